@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Everything that knows the processor. One file behind this header per
+ * processor, and one of assembly: what a site looks like, how to decode what
+ * is around it, how to jump away from it, and the entries jumped to.
+ */
+#ifndef LAPSE_ARCH_H
+#define LAPSE_ARCH_H
+
+#if !defined(__x86_64__)
+#error "this processor is not supported yet: write hooks/arch_CPU.c for it"
+#endif
+
+/* The one instruction of a site that is replaced, and the one behind it. */
+#define ARCH_WINDOW 5 /* mov $nr,%eax, or what syscall() has in its place */
+#define ARCH_ENTER 2  /* syscall */
+#define ARCH_SITE (ARCH_WINDOW + ARCH_ENTER)
+#define ARCH_STUB 16 /* bytes of a far jump to an entry */
+
+/*
+ * Entries, one a site, in .text, so that they have call frame information.
+ * Plain ones come first, then those of sites whose system call number is
+ * known only when they are reached: libc's syscall().
+ */
+#define ARCH_PLAIN_SLOTS 24
+#define ARCH_SYSCALL_SLOTS 2
+#define ARCH_SLOTS (ARCH_PLAIN_SLOTS + ARCH_SYSCALL_SLOTS)
+#define ARCH_SLOT_SIZE 128 /* bytes of a plain entry */
+#define ARCH_ANY_SIZE 256  /* bytes of one of syscall() */
+#define ARCH_SLOT_BACK 0   /* offsets in struct arch_slot */
+#define ARCH_SLOT_BODY 8
+#define ARCH_SLOT_BYTES 16
+#define ARCH_NR_LIMIT 512 /* system call numbers that can be hooked */
+
+#ifndef __ASSEMBLER__
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hooks/hook.h"
+
+/* What an entry needs to know of its site. */
+struct arch_slot {
+    uintptr_t back; /* behind the site */
+    union {
+        hook_body *body;  /* plain */
+        uintptr_t enter;  /* syscall(): the site's own syscall instruction */
+    } u;
+};
+
+/* What decoding has to know of an instruction. */
+enum arch_flags {
+    ARCH_FLAGS_KEPT,   /* neither reads nor writes the arithmetic flags */
+    ARCH_FLAGS_DEAD,   /* overwrites them all, or nobody reads them after */
+    ARCH_FLAGS_UNKNOWN /* may read them */
+};
+struct arch_insn {
+    uintptr_t target; /* of a relative branch or call, else 0 */
+    size_t size;
+    bool calls; /* target is called, not jumped to */
+    bool ends;  /* execution does not go on behind it */
+    enum arch_flags flags;
+};
+bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out);
+
+/* The bytes of a site of system call nr; nr < 0: of the one in syscall(). */
+void arch_site_bytes(uint8_t out[ARCH_SITE], int nr);
+
+/*
+ * How many bytes at the start of a function, or of the window of its site,
+ * are somebody else's jump away from it (0: none there), and where it goes if
+ * that can be told (else 0).
+ */
+size_t arch_foreign(const uint8_t *code, size_t size, uintptr_t *target);
+
+/* May a function begin here, to judge by what stands before it? */
+bool arch_begins(const uint8_t *code);
+
+/* A jump of ARCH_WINDOW bytes; false: out of its reach. */
+bool arch_jump(uint8_t out[ARCH_WINDOW], uintptr_t from, uintptr_t to);
+void arch_stub(uint8_t out[ARCH_STUB], uintptr_t to);
+bool arch_reaches(uintptr_t from, uintptr_t to);
+
+/*
+ * Take an entry for the site at this address. body NULL: the site in
+ * syscall(), which looks the body up in lapse_hooks[]. Returns its slot, or -1
+ * when all are taken. Not thread-safe.
+ */
+int arch_slot_take(uintptr_t site, hook_body *body);
+uintptr_t arch_entry(int slot);
+
+/* This thread has forgotten what it prefetched of code it changed since. */
+void arch_sync_core(void);
+
+#endif
+#endif

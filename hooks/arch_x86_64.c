@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * x86-64: decoding (by Zydis), encoding of jumps, the entries' data.
+ */
+#include "hooks/arch.h"
+
+#include <cpuid.h>
+#include <string.h>
+
+/* As the Makefile compiles Zydis itself. */
+#define ZYDIS_STATIC_BUILD
+#define ZYCORE_STATIC_BUILD
+#define ZYDIS_DISABLE_ENCODER
+#define ZYDIS_DISABLE_FORMATTER
+#include <Zydis/Decoder.h>
+
+/* Hidden, as entry_x86_64.S defines them: addressed without a GOT. */
+extern struct arch_slot arch_slots[ARCH_SLOTS]
+    __attribute__((visibility("hidden")));
+extern uint8_t arch_nr_index[ARCH_NR_LIMIT]
+    __attribute__((visibility("hidden")));
+extern const uint8_t arch_entries[] __attribute__((visibility("hidden")));
+
+_Static_assert(sizeof(struct arch_slot) == ARCH_SLOT_BYTES &&
+                   offsetof(struct arch_slot, back) == ARCH_SLOT_BACK &&
+                   offsetof(struct arch_slot, u) == ARCH_SLOT_BODY,
+               "entry_x86_64.S knows struct arch_slot");
+_Static_assert(sizeof(struct hook) == 24 && offsetof(struct hook, body) == 16,
+               "entry_x86_64.S knows struct hook");
+
+/*
+ * The arithmetic flags, told by opcode: Zydis has no tables of them in its
+ * minimal build, and a handful of opcodes is all that compilers put behind a
+ * system call. Opcodes of the one-byte map.
+ */
+static enum arch_flags flags_alu(unsigned operation)
+{
+    /* add or adc sbb and sub xor cmp; adc and sbb read the carry first */
+    return operation == 2 || operation == 3 ? ARCH_FLAGS_UNKNOWN
+                                            : ARCH_FLAGS_DEAD;
+}
+
+static enum arch_flags flags_of(unsigned opcode, unsigned reg)
+{
+    if (opcode < 0x40 && (opcode & 7) < 6)
+        return flags_alu(opcode >> 3);
+    switch (opcode) {
+    case 0x80 ... 0x83:
+        return flags_alu(reg);
+    case 0x84: case 0x85: case 0xa8: case 0xa9: /* test */
+        return ARCH_FLAGS_DEAD;
+    case 0xf6: case 0xf7: /* test, neg; not and mul and div: not seen */
+        return reg == 0 || reg == 3 ? ARCH_FLAGS_DEAD : ARCH_FLAGS_UNKNOWN;
+    case 0xc2: case 0xc3: /* ret: the ABI has callers expect no flags */
+        return ARCH_FLAGS_DEAD;
+    case 0x50 ... 0x5f: /* push, pop */
+    case 0x63: /* movslq */
+    case 0x88 ... 0x8b: case 0xb0 ... 0xbf: case 0xc6: case 0xc7: /* mov */
+    case 0x8d: /* lea */
+    case 0x90: /* nop */
+        return ARCH_FLAGS_KEPT;
+    default:
+        return ARCH_FLAGS_UNKNOWN;
+    }
+}
+
+static bool ends_flow(const ZydisDecodedInstruction *insn)
+{
+    if (insn->opcode_map == ZYDIS_OPCODE_MAP_0F)
+        return insn->opcode == 0x0b; /* ud2 */
+    if (insn->opcode_map != ZYDIS_OPCODE_MAP_DEFAULT)
+        return false;
+    switch (insn->opcode) {
+    case 0xc2: case 0xc3: /* ret */
+    case 0xe9: case 0xeb: /* jmp */
+    case 0xcc: case 0xf4: /* int3, hlt */
+        return true;
+    case 0xff: /* jmp through memory or register */
+        return insn->raw.modrm.reg == 4 || insn->raw.modrm.reg == 5;
+    default:
+        return false;
+    }
+}
+
+bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out)
+{
+    ZydisDecoder decoder;
+    ZydisDecodedInstruction insn;
+
+    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
+                     ZYDIS_STACK_WIDTH_64);
+    if (!ZYAN_SUCCESS(
+            ZydisDecoderDecodeInstruction(&decoder, NULL, code, size, &insn)))
+        return false;
+    out->size = insn.length;
+    out->target = 0;
+    if (insn.raw.imm[0].is_relative)
+        out->target = (uintptr_t)code + insn.length +
+                      (uintptr_t)insn.raw.imm[0].value.s;
+    out->calls = insn.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT &&
+                 insn.opcode == 0xe8;
+    out->ends = ends_flow(&insn);
+    out->flags = ARCH_FLAGS_UNKNOWN;
+    if (insn.encoding == ZYDIS_INSTRUCTION_ENCODING_LEGACY) {
+        if (insn.opcode_map == ZYDIS_OPCODE_MAP_DEFAULT)
+            out->flags = flags_of(insn.opcode, insn.raw.modrm.reg);
+        else if (insn.opcode_map == ZYDIS_OPCODE_MAP_0F &&
+                 (insn.opcode == 0x1e || insn.opcode == 0x1f))
+            out->flags = ARCH_FLAGS_KEPT; /* long nop, endbr64 */
+    }
+    return true;
+}
+
+void arch_site_bytes(uint8_t out[ARCH_SITE], int nr)
+{
+    static const uint8_t load_sixth[] = {
+        0x4c, 0x8b, 0x4c, 0x24, 0x08, 0x0f, 0x05 /* mov 8(%rsp),%r9 */
+    };
+    uint8_t load_nr[] = {0xb8, 0, 0, 0, 0, 0x0f, 0x05}; /* mov $nr,%eax */
+
+    memcpy(load_nr + 1, &nr, sizeof(nr));
+    memcpy(out, nr < 0 ? load_sixth : load_nr, ARCH_SITE);
+}
+
+static uintptr_t relative(const uint8_t *code)
+{
+    int32_t distance;
+
+    memcpy(&distance, code + 1, sizeof(distance));
+    return (uintptr_t)code + 5 + (uintptr_t)(intptr_t)distance;
+}
+
+size_t arch_foreign(const uint8_t *code, size_t size, uintptr_t *target)
+{
+    static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    size_t at = 0;
+
+    *target = 0;
+    if (size < 18)
+        return 0;
+    if (!memcmp(code, endbr, sizeof(endbr)))
+        at = sizeof(endbr);
+    code += at;
+    if (code[0] == 0xe9) { /* jmp rel32 */
+        *target = relative(code);
+        return at + 5;
+    }
+    if (code[0] == 0xff && code[1] == 0x25) /* jmp *x(%rip) */
+        return at + 6;
+    if (code[0] == 0xcc) /* int3: a probe or a breakpoint */
+        return at + 1;
+    if (code[0] == 0x49 && (code[1] & 0xfc) == 0xb8 && code[10] == 0x41 &&
+        code[11] == 0xff) { /* mov $x,%r8..%r11; jmp *%r8..%r11 */
+        memcpy(target, code + 2, sizeof(*target));
+        return at + 13;
+    }
+    if (code[0] == 0x48 && code[1] == 0xb8 && code[10] == 0xff &&
+        code[11] == 0xe0) { /* mov $x,%rax; jmp *%rax */
+        memcpy(target, code + 2, sizeof(*target));
+        return at + 12;
+    }
+    return 0;
+}
+
+bool arch_begins(const uint8_t *code)
+{
+    if ((uintptr_t)code & 15)
+        return false;
+    /* ret, int3, hlt, the end of a nop, of a jump, of a call of no return */
+    return code[-1] == 0xc3 || code[-1] == 0xcc || code[-1] == 0xf4 ||
+           code[-1] == 0x90 || code[-1] == 0x00 || code[-2] == 0xeb ||
+           code[-5] == 0xe9 || code[-5] == 0xe8;
+}
+
+bool arch_reaches(uintptr_t from, uintptr_t to)
+{
+    intptr_t distance = (intptr_t)(to - (from + ARCH_WINDOW));
+
+    return distance == (int32_t)distance;
+}
+
+bool arch_jump(uint8_t out[ARCH_WINDOW], uintptr_t from, uintptr_t to)
+{
+    int32_t distance = (int32_t)(to - (from + ARCH_WINDOW));
+
+    out[0] = 0xe9;
+    memcpy(out + 1, &distance, sizeof(distance));
+    return arch_reaches(from, to);
+}
+
+void arch_stub(uint8_t out[ARCH_STUB], uintptr_t to)
+{
+    static const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
+
+    memset(out, 0xcc, ARCH_STUB);
+    memcpy(out, jump, sizeof(jump));
+    memcpy(out + sizeof(jump), &to, sizeof(to));
+}
+
+int arch_slot_take(uintptr_t site, hook_body *body)
+{
+    int first = body ? 0 : ARCH_PLAIN_SLOTS;
+    int end = body ? ARCH_PLAIN_SLOTS : ARCH_SLOTS;
+
+    for (int slot = first; slot < end; slot++) {
+        if (arch_slots[slot].back)
+            continue;
+        arch_slots[slot].back = site + ARCH_SITE;
+        if (body) {
+            arch_slots[slot].u.body = body;
+            return slot;
+        }
+        arch_slots[slot].u.enter = site + ARCH_WINDOW;
+        for (int path = 0; path < HOOK_COUNT; path++)
+            if ((unsigned)lapse_hooks[path].nr < ARCH_NR_LIMIT)
+                arch_nr_index[lapse_hooks[path].nr] = (uint8_t)(path + 1);
+        return slot;
+    }
+    return -1;
+}
+
+uintptr_t arch_entry(int slot)
+{
+    uintptr_t first = (uintptr_t)arch_entries;
+
+    if (slot < ARCH_PLAIN_SLOTS)
+        return first + (uintptr_t)slot * ARCH_SLOT_SIZE;
+    return first + ARCH_PLAIN_SLOTS * ARCH_SLOT_SIZE +
+           (uintptr_t)(slot - ARCH_PLAIN_SLOTS) * ARCH_ANY_SIZE;
+}
+
+void arch_sync_core(void)
+{
+    unsigned a, b, c, d;
+
+    __cpuid(0, a, b, c, d); /* serializing */
+}

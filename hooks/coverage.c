@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One row per release path and place. Sites come first; sites_patch() fills
+ * them in. The rest says what this version sees no part of.
+ */
+#include "hooks/coverage.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define UNSEEN "not looked at yet"
+#define SITE(path, where) {path, where, UNSEEN, LAPSE_UNCOVERED, 0}
+#define GAP(path, where, why) {path, where, why, LAPSE_UNCOVERED, 0}
+
+static struct lapse_coverage sites[] = {
+    SITE("munmap", COVERAGE_LIBC),
+    SITE("mmap", COVERAGE_LIBC),
+    SITE("mremap", COVERAGE_LIBC),
+    SITE("brk", COVERAGE_LIBC),
+    SITE("madvise", COVERAGE_LIBC),
+    SITE("shmdt", COVERAGE_LIBC),
+    SITE("shmat", COVERAGE_LIBC),
+    SITE("process_madvise", COVERAGE_LIBC),
+    SITE("remap_file_pages", COVERAGE_LIBC),
+    SITE("syscall", COVERAGE_LIBC),
+    SITE("munmap", COVERAGE_LOADER),
+    SITE("mmap", COVERAGE_LOADER),
+    SITE("brk", COVERAGE_LOADER),
+};
+static const struct lapse_coverage others[] = {
+    {"publish", "the owner of the memory", "", LAPSE_ASKED, 0},
+    GAP("inline system calls", "any code but libc and ld.so",
+        "Go and static code enter the kernel by themselves; not seen unless "
+        "they call lapse_publish"),
+    GAP("io_uring", "the kernel",
+        "IORING_OP_MADVISE and IORING_OP_FALLOCATE are not seen yet"),
+    GAP("dlmopen", "a second libc.so.6",
+        "a libc in a namespace of its own is not patched yet"),
+    GAP("fallocate", "any file mapped here",
+        "holes punched in a mapped file are not seen yet"),
+    GAP("ftruncate", "any file mapped here",
+        "the cut-off end of a mapped file is not seen yet"),
+    GAP("free", "malloc",
+        "byte-exact free is not seen yet; pages that it gives back are"),
+};
+#define SITES (sizeof(sites) / sizeof(sites[0]))
+#define OTHERS (sizeof(others) / sizeof(others[0]))
+
+void coverage_set(const char *path, const char *where,
+                  enum lapse_mechanism mechanism, const char *detail)
+{
+    for (size_t i = 0; i < SITES; i++) {
+        struct lapse_coverage *row = &sites[i];
+
+        if (strcmp(row->path, path) || strcmp(row->where, where))
+            continue;
+        __atomic_store_n(&row->detail, detail, __ATOMIC_RELAXED);
+        /* R90: with A90 in mechanism_of(), the detail is of this mechanism */
+        __atomic_store_n(&row->mechanism, mechanism, __ATOMIC_RELEASE);
+    }
+}
+
+static uint32_t mechanism_of(const struct lapse_coverage *row)
+{
+    /* A90: pairs with R90 in coverage_set() */
+    return __atomic_load_n(&row->mechanism, __ATOMIC_ACQUIRE);
+}
+
+static void read_site(struct lapse_coverage *out, size_t i)
+{
+    out->path = sites[i].path;
+    out->where = sites[i].where;
+    out->mechanism = mechanism_of(&sites[i]);
+    /* relaxed: ordered by A90; the string was there before the program */
+    out->detail = __atomic_load_n(&sites[i].detail, __ATOMIC_RELAXED);
+    out->spare = 0;
+}
+
+__attribute__((visibility("default")))
+int lapse_coverage(struct lapse_coverage *rows, size_t n)
+{
+    if (!rows && n)
+        return -EINVAL;
+    for (size_t i = 0; i < n && i < SITES + OTHERS; i++) {
+        if (i < SITES)
+            read_site(&rows[i], i);
+        else
+            rows[i] = others[i - SITES];
+    }
+    return (int)(SITES + OTHERS);
+}
+
+const struct lapse_coverage *coverage_gap(void)
+{
+    for (size_t i = 0; i < SITES; i++)
+        if (mechanism_of(&sites[i]) == LAPSE_UNCOVERED)
+            return &sites[i];
+    return NULL;
+}
+
+bool coverage_complete(void)
+{
+    return !coverage_gap();
+}
+
+bool coverage_none(void)
+{
+    for (size_t i = 0; i < SITES; i++) {
+        uint32_t mechanism = mechanism_of(&sites[i]);
+
+        if (mechanism != LAPSE_UNCOVERED && mechanism != LAPSE_ABSENT)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What each release call releases, and the telling of it around the call. In
+ * no state of the process may anything here lock, allocate, wait or fault
+ * (G4): memory of the caller is only read through the kernel.
+ */
+#include "hooks/hook.h"
+
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "hooks/brk.h"
+#include "hooks/caller.h"
+#include "hooks/shm_range.h"
+#include "shim/release.h"
+#include "shim/sys.h"
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#define ADVICE_GUARD_INSTALL 102 /* newer than Debian 12's headers */
+#define ADVICE_SOFT_OFFLINE 101  /* missing in them */
+
+_Atomic uintptr_t hook_brk;
+
+static void count(struct release *r, unsigned path, uintptr_t bytes,
+                  const uintptr_t *stack)
+{
+    uintptr_t pc = 0;
+    enum inside inside = INSIDE_NOTHING;
+
+    if (__builtin_expect(lapse_reporting, 0)) {
+        inside = caller_inside(stack, path, &pc);
+        report_caller(pc, path, bytes);
+    }
+    release_count(r, path, bytes, 1, inside);
+}
+
+static unsigned reason_of(const uintptr_t *stack, unsigned path,
+                          unsigned reason)
+{
+    return caller_is_loader(stack, path) ? LAPSE_REASON_UNLOAD : reason;
+}
+
+/* A call that releases nothing: counted, and made. */
+static void pass_begin(struct release *r, unsigned path)
+{
+    release_claim(r, RANGE_NOTHING);
+    release_count(r, path, 0, 0, INSIDE_NOTHING);
+}
+
+/* The usual case: one range, known before. */
+#define AROUND(r, start, end, path, reason, stack, call)                     \
+    do {                                                                      \
+        release_begin(&(r), start, end, reason);                              \
+        count(&(r), path, (end) - (start), stack);                            \
+        ret = (call);                                                         \
+        release_end(&(r));                                                    \
+    } while (0)
+#define PASS(r, path, call)                                                   \
+    do {                                                                      \
+        pass_begin(&(r), path);                                               \
+        ret = (call);                                                         \
+        release_end(&(r));                                                    \
+    } while (0)
+
+static long hook_munmap(long a0, long a1, long a2, long a3, long a4, long a5,
+                        const uintptr_t *stack)
+{
+    struct release r;
+    uintptr_t start, end;
+    long ret;
+
+    if (range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
+        AROUND(r, start, end, LAPSE_PATH_MUNMAP,
+               reason_of(stack, LAPSE_PATH_MUNMAP, LAPSE_REASON_MUNMAP),
+               stack, sys_call6(SYS_munmap, a0, a1, a2, a3, a4, a5));
+    else
+        PASS(r, LAPSE_PATH_MUNMAP,
+             sys_call6(SYS_munmap, a0, a1, a2, a3, a4, a5));
+    return ret;
+}
+
+static long hook_mmap(long a0, long a1, long a2, long a3, long a4, long a5,
+                      const uintptr_t *stack)
+{
+    struct release r;
+    uintptr_t start, end;
+    long ret;
+
+    /* NOREPLACE, with or without FIXED, fails rather than replace. */
+    if ((a3 & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED &&
+        range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
+        AROUND(r, start, end, LAPSE_PATH_MMAP, LAPSE_REASON_REPLACE, stack,
+               sys_call6(SYS_mmap, a0, a1, a2, a3, a4, a5));
+    else
+        PASS(r, LAPSE_PATH_MMAP,
+             sys_call6(SYS_mmap, a0, a1, a2, a3, a4, a5));
+    return ret;
+}
+
+/*
+ * The old range goes if it may move, its tail if it shrinks in place, and
+ * with FIXED whatever was at the target. It may grow in place after all: the
+ * kernel decides that later, so this is a false alarm then.
+ */
+static bool mremap_old(long addr, long old_len, long new_len, long flags,
+                       uintptr_t *start, uintptr_t *end)
+{
+    uintptr_t keep;
+
+    if (!new_len || !range_of_call((uintptr_t)addr, (size_t)old_len, start,
+                                   end))
+        return false;
+    keep = page_up((size_t)new_len);
+    if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
+        return true;
+    if (keep < (size_t)new_len) /* wraps: fails */
+        return false;
+    if (keep < *end - *start) {
+        *start += keep;
+        return true;
+    }
+    return keep > *end - *start && (flags & MREMAP_MAYMOVE);
+}
+
+static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
+                        const uintptr_t *stack)
+{
+    struct release old, target;
+    uintptr_t start, end, to, to_end;
+    bool has_old = mremap_old(a0, a1, a2, a3, &start, &end);
+    bool has_target =
+        (a3 & MREMAP_FIXED) &&
+        range_of_call((uintptr_t)a4, (size_t)a2, &to, &to_end);
+    long ret;
+
+    if (has_target)
+        release_begin(&target, to, to_end, LAPSE_REASON_REPLACE);
+    if (has_old)
+        AROUND(old, start, end, LAPSE_PATH_MREMAP, LAPSE_REASON_MREMAP, stack,
+               sys_call6(SYS_mremap, a0, a1, a2, a3, a4, a5));
+    else
+        PASS(old, LAPSE_PATH_MREMAP,
+             sys_call6(SYS_mremap, a0, a1, a2, a3, a4, a5));
+    if (has_target)
+        release_end(&target);
+    return ret;
+}
+
+static long hook_brk_call(long a0, long a1, long a2, long a3, long a4,
+                          long a5, const uintptr_t *stack)
+{
+    struct release r;
+    /* relaxed: sbrk is not thread-safe, its callers have a lock of theirs;
+     * 0 as long as no break was seen */
+    uintptr_t now = atomic_load_explicit(&hook_brk, memory_order_relaxed);
+    uintptr_t start = page_up((uintptr_t)a0), end = page_up(now);
+    long ret;
+
+    if (a0 && (uintptr_t)a0 < now && start < end)
+        AROUND(r, start, end, LAPSE_PATH_BRK, LAPSE_REASON_BRK, stack,
+               sys_call6(SYS_brk, a0, a1, a2, a3, a4, a5));
+    else
+        PASS(r, LAPSE_PATH_BRK, sys_call6(SYS_brk, a0, a1, a2, a3, a4, a5));
+    atomic_store_explicit(&hook_brk, (uintptr_t)ret, memory_order_relaxed);
+    return ret;
+}
+
+/* PAGEOUT and COLD leave pinned pages where they are; FREE may take the page
+ * any time later, so it counts from the call on. */
+static bool advice_releases(long advice)
+{
+    switch (advice) {
+    case MADV_DONTNEED:
+    case MADV_FREE:
+    case MADV_REMOVE:
+    case MADV_DONTNEED_LOCKED:
+    case MADV_HWPOISON:
+    case ADVICE_SOFT_OFFLINE:
+    case ADVICE_GUARD_INSTALL:
+        return true;
+    }
+    return false;
+}
+
+static long hook_madvise(long a0, long a1, long a2, long a3, long a4, long a5,
+                         const uintptr_t *stack)
+{
+    struct release r;
+    uintptr_t start, end;
+    long ret;
+
+    if (advice_releases((int)a2) &&
+        range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
+        AROUND(r, start, end, LAPSE_PATH_MADVISE,
+               reason_of(stack, LAPSE_PATH_MADVISE, LAPSE_REASON_MADVISE),
+               stack, sys_call6(SYS_madvise, a0, a1, a2, a3, a4, a5));
+    else
+        PASS(r, LAPSE_PATH_MADVISE,
+             sys_call6(SYS_madvise, a0, a1, a2, a3, a4, a5));
+    return ret;
+}
+
+static long hook_shmdt(long a0, long a1, long a2, long a3, long a4, long a5,
+                       const uintptr_t *stack)
+{
+    struct release r;
+    uintptr_t start = (uintptr_t)a0, end;
+    long ret;
+
+    if (!(start & (PAGE_SIZE - 1)) && start < USER_END) {
+        end = shm_attached_end(start);
+        AROUND(r, start, end, LAPSE_PATH_SHMDT, LAPSE_REASON_SHMDT, stack,
+               sys_call6(SYS_shmdt, a0, a1, a2, a3, a4, a5));
+    } else {
+        PASS(r, LAPSE_PATH_SHMDT,
+             sys_call6(SYS_shmdt, a0, a1, a2, a3, a4, a5));
+    }
+    return ret;
+}
+
+static long hook_shmat(long a0, long a1, long a2, long a3, long a4, long a5,
+                       const uintptr_t *stack)
+{
+    struct release r;
+    uintptr_t start, end;
+    uintptr_t at = (a2 & SHM_RND) ? page_down((uintptr_t)a1) : (uintptr_t)a1;
+    long ret;
+
+    if ((a2 & SHM_REMAP) && at &&
+        range_of_call(at, shm_segment_size((int)a0), &start, &end))
+        AROUND(r, start, end, LAPSE_PATH_SHMAT, LAPSE_REASON_REPLACE, stack,
+               sys_call6(SYS_shmat, a0, a1, a2, a3, a4, a5));
+    else
+        PASS(r, LAPSE_PATH_SHMAT,
+             sys_call6(SYS_shmat, a0, a1, a2, a3, a4, a5));
+    return ret;
+}
+
+#define IOV_CHUNK 8
+
+/* Copies through the kernel, since a bad pointer is the kernel's to refuse. */
+static bool read_iov(struct iovec *to, unsigned long from, size_t n)
+{
+    struct iovec local = {to, n * sizeof(*to)};
+    struct iovec remote = {(void *)from, n * sizeof(*to)};
+
+    return sys(SYS_process_vm_readv, sys(SYS_getpid), &local, 1, &remote, 1,
+               0) == (long)local.iov_len;
+}
+
+/*
+ * Which process it is about would take more calls to learn; that of another
+ * one is a false alarm. Announces everything in one slot, publishes each range
+ * of the vector; all there is, if the vector cannot be read.
+ */
+static void publish_iov(struct release *r, unsigned long iov, size_t n)
+{
+    struct iovec part[IOV_CHUNK];
+    uintptr_t start, end;
+
+    for (size_t i = 0; i < n; i += IOV_CHUNK) {
+        size_t k = n - i < IOV_CHUNK ? n - i : IOV_CHUNK;
+
+        if (!read_iov(part, iov + i * sizeof(*part), k)) {
+            release_publish(r, 0, USER_END, LAPSE_REASON_MADVISE);
+            return;
+        }
+        for (size_t j = 0; j < k; j++)
+            if (range_of_call((uintptr_t)part[j].iov_base, part[j].iov_len,
+                              &start, &end))
+                release_publish(r, start, end, LAPSE_REASON_MADVISE);
+    }
+}
+
+static long hook_process_madvise(long a0, long a1, long a2, long a3, long a4,
+                                 long a5, const uintptr_t *stack)
+{
+    struct release r;
+    long ret;
+
+    if (advice_releases((int)a3) && a1 && a2 > 0 && a2 <= UIO_MAXIOV) {
+        release_claim(&r, range_pack(0, USER_END));
+        count(&r, LAPSE_PATH_PROCESS_MADVISE, 0, stack);
+        if (atomic_load_explicit(&lapse_live, memory_order_seq_cst))
+            publish_iov(&r, (unsigned long)a1, (size_t)a2);
+        ret = sys_call6(SYS_process_madvise, a0, a1, a2, a3, a4, a5);
+        release_end(&r);
+    } else {
+        PASS(r, LAPSE_PATH_PROCESS_MADVISE,
+             sys_call6(SYS_process_madvise, a0, a1, a2, a3, a4, a5));
+    }
+    return ret;
+}
+
+static long hook_remap_file_pages(long a0, long a1, long a2, long a3, long a4,
+                                  long a5, const uintptr_t *stack)
+{
+    struct release r;
+    uintptr_t start, end;
+    long ret;
+
+    if (range_of_call(page_down((uintptr_t)a0), page_down((size_t)a1), &start,
+                      &end))
+        AROUND(r, start, end, LAPSE_PATH_REMAP_FILE_PAGES,
+               LAPSE_REASON_REPLACE, stack,
+               sys_call6(SYS_remap_file_pages, a0, a1, a2, a3, a4, a5));
+    else
+        PASS(r, LAPSE_PATH_REMAP_FILE_PAGES,
+             sys_call6(SYS_remap_file_pages, a0, a1, a2, a3, a4, a5));
+    return ret;
+}
+
+const struct hook lapse_hooks[HOOK_COUNT] = {
+    [LAPSE_PATH_MUNMAP] = {"munmap", SYS_munmap, hook_munmap},
+    [LAPSE_PATH_MMAP] = {"mmap", SYS_mmap, hook_mmap},
+    [LAPSE_PATH_MREMAP] = {"mremap", SYS_mremap, hook_mremap},
+    [LAPSE_PATH_BRK] = {"brk", SYS_brk, hook_brk_call},
+    [LAPSE_PATH_MADVISE] = {"madvise", SYS_madvise, hook_madvise},
+    [LAPSE_PATH_SHMDT] = {"shmdt", SYS_shmdt, hook_shmdt},
+    [LAPSE_PATH_SHMAT] = {"shmat", SYS_shmat, hook_shmat},
+    [LAPSE_PATH_PROCESS_MADVISE] = {"process_madvise", SYS_process_madvise,
+                                    hook_process_madvise},
+    [LAPSE_PATH_REMAP_FILE_PAGES] = {"remap_file_pages", SYS_remap_file_pages,
+                                     hook_remap_file_pages},
+};

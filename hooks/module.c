@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Libraries as the loader sees them. Not dlsym(): a program or another
+ * preload may define munmap too, and a hook belongs into libc's own.
+ */
+#include "hooks/module.h"
+
+#include <string.h>
+
+#define VERSION_HIDDEN 0x8000 /* an old version of the symbol */
+
+struct search {
+    const char *soname;
+    struct module *module;
+};
+
+/*
+ * The loader relocates the addresses in most dynamic sections in place, not
+ * in all of them: those below the base are not.
+ */
+static const void *dynamic_address(const struct dl_phdr_info *info,
+                                   const ElfW(Dyn) *entry)
+{
+    uintptr_t address = entry->d_un.d_ptr;
+
+    return (const void *)(address < info->dlpi_addr
+                              ? info->dlpi_addr + address : address);
+}
+
+/* Returns the soname, or NULL. */
+static const char *read_dynamic(const struct dl_phdr_info *info,
+                                const ElfW(Dyn) *entry, struct module *out)
+{
+    ElfW(Xword) soname = 0;
+
+    for (; entry->d_tag != DT_NULL; entry++) {
+        switch (entry->d_tag) {
+        case DT_SONAME:
+            soname = entry->d_un.d_val;
+            break;
+        case DT_STRTAB:
+            out->strings = dynamic_address(info, entry);
+            break;
+        case DT_SYMTAB:
+            out->symbols = dynamic_address(info, entry);
+            break;
+        case DT_GNU_HASH:
+            out->hash = dynamic_address(info, entry);
+            break;
+        case DT_VERSYM:
+            out->versions = dynamic_address(info, entry);
+            break;
+        }
+    }
+    return soname && out->strings ? out->strings + soname : NULL;
+}
+
+/* Under the loader's lock: only look, and go. */
+static int look(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const struct search *search = arg;
+    struct module module = {.base = (const uint8_t *)info->dlpi_addr,
+                            .path = info->dlpi_name};
+    const char *soname = NULL;
+
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        const void *at = (const void *)(info->dlpi_addr + header->p_vaddr);
+
+        if (header->p_type == PT_DYNAMIC)
+            soname = read_dynamic(info, at, &module);
+        if (header->p_type == PT_LOAD && header->p_flags & PF_X &&
+            !module.text) {
+            module.text = at;
+            module.text_size = header->p_filesz;
+            module.text_offset = header->p_offset;
+        }
+    }
+    if (!soname || strcmp(soname, search->soname) || !module.text)
+        return 0;
+    *search->module = module;
+    return 1;
+}
+
+bool module_find(const char *soname, struct module *out)
+{
+    struct search search = {soname, out};
+
+    return dl_iterate_phdr(look, &search) == 1;
+}
+
+static uint32_t hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+
+    while (*name)
+        hash = hash * 33 + (uint8_t)*name++;
+    return hash;
+}
+
+static bool is_function(const struct module *module, uint32_t index,
+                        const char *name)
+{
+    const ElfW(Sym) *symbol = &module->symbols[index];
+
+    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
+           symbol->st_shndx != SHN_UNDEF &&
+           !(module->versions && module->versions[index] & VERSION_HIDDEN) &&
+           !strcmp(module->strings + symbol->st_name, name);
+}
+
+/*
+ * A GNU hash section: number of buckets, index of the first symbol in them,
+ * words and shift of a Bloom filter; the filter, the buckets, and for each
+ * symbol its hash, whose lowest bit is set at the end of a bucket.
+ */
+const uint8_t *module_function(const struct module *module, const char *name,
+                               size_t *size)
+{
+    const uint32_t *head = module->hash, *buckets, *chain;
+    uint32_t hash = hash_of(name), index;
+
+    if (!head || !module->symbols || !module->strings || !head[0])
+        return NULL;
+    buckets = head + 4 + head[2] * (sizeof(ElfW(Addr)) / sizeof(*head));
+    chain = buckets + head[0];
+    index = buckets[hash % head[0]];
+    if (index < head[1])
+        return NULL;
+    for (;; index++) {
+        uint32_t link = chain[index - head[1]];
+
+        if ((link | 1) == (hash | 1) && is_function(module, index, name)) {
+            *size = module->symbols[index].st_size;
+            return module->base + module->symbols[index].st_value;
+        }
+        if (link & 1)
+            return NULL;
+    }
+}
+
+/* How many symbols there are: one behind the last that the hash reaches. */
+uint32_t module_symbols(const struct module *module)
+{
+    const uint32_t *head = module->hash, *buckets, *chain;
+    uint32_t last = 0;
+
+    if (!head || !module->symbols || !head[0])
+        return 0;
+    buckets = head + 4 + head[2] * (sizeof(ElfW(Addr)) / sizeof(*head));
+    chain = buckets + head[0];
+    for (uint32_t i = 0; i < head[0]; i++)
+        if (buckets[i] > last)
+            last = buckets[i];
+    if (last < head[1])
+        return head[1];
+    while (!(chain[last - head[1]] & 1))
+        last++;
+    return last + 1;
+}

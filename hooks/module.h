@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A loaded library, read from its own headers: what it is itself, whoever
+ * interposes its symbols.
+ */
+#ifndef LAPSE_MODULE_H
+#define LAPSE_MODULE_H
+
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct module {
+    const uint8_t *base;  /* what its addresses are relative to */
+    const char *path;     /* of its file; lives as long as it is loaded */
+    const uint8_t *text;  /* its executable segment, mapped from ... */
+    size_t text_size;
+    uint64_t text_offset; /* ... here in the file */
+    const ElfW(Sym) *symbols;
+    const ElfW(Half) *versions;
+    const char *strings;
+    const uint32_t *hash; /* DT_GNU_HASH */
+};
+
+/* The library of this soname in our namespace. Takes the loader's lock. */
+bool module_find(const char *soname, struct module *out);
+
+/* The function that the library itself defines by that name, or NULL. */
+const uint8_t *module_function(const struct module *module, const char *name,
+                               size_t *size);
+
+/* The number of entries of symbols[]. */
+uint32_t module_symbols(const struct module *module);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Decoding around a site. A window is one instruction that becomes another
+ * one of the same length, so that no thread can stand inside. That holds only
+ * if it is where one instruction begins and the next one follows, and if
+ * nothing jumps to the middle.
+ */
+#include "hooks/window.h"
+
+#include "hooks/arch.h"
+
+/* The flags at the site are lost in an entry: does anybody want them? */
+static bool flags_dead(const uint8_t *code, const uint8_t *end)
+{
+    struct arch_insn insn;
+
+    while (code < end && arch_decode(code, (size_t)(end - code), &insn)) {
+        if (insn.flags != ARCH_FLAGS_KEPT)
+            return insn.flags == ARCH_FLAGS_DEAD;
+        code += insn.size;
+    }
+    return false;
+}
+
+static bool targets_window(uintptr_t target, const uint8_t *site)
+{
+    /* To its first byte is fine. To the system call itself would miss us. */
+    return target > (uintptr_t)site && target < (uintptr_t)site + ARCH_SITE;
+}
+
+const char *window_check(const uint8_t *begin, size_t size, bool whole,
+                         const uint8_t *site)
+{
+    const uint8_t *end = begin + size;
+    const uint8_t *at = begin;
+    uintptr_t furthest = (uintptr_t)site + ARCH_SITE;
+    bool site_seen = false, enter_seen = false;
+    struct arch_insn insn;
+
+    if (size > WINDOW_LIMIT)
+        return "its function is too long to be checked";
+    if (site < begin || site + ARCH_SITE > end)
+        return "its site is outside of its function";
+    while (at < end) {
+        if (!arch_decode(at, (size_t)(end - at), &insn))
+            return "its function cannot be decoded";
+        if (at == site)
+            site_seen = insn.size == ARCH_WINDOW;
+        if (at == site + ARCH_WINDOW)
+            enter_seen = insn.size == ARCH_ENTER;
+        if (insn.target && targets_window(insn.target, site))
+            return "its function jumps into the site";
+        at += insn.size;
+        if (!insn.calls && insn.target > furthest &&
+            insn.target < (uintptr_t)end)
+            furthest = insn.target;
+        if (!whole && insn.ends && (uintptr_t)at > furthest)
+            break;
+    }
+    if (!site_seen || !enter_seen)
+        return "its instructions do not begin where the site does";
+    if (!flags_dead(site + ARCH_SITE, end))
+        return "flags may be in use behind the site";
+    return NULL;
+}

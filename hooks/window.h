@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The window of a site: the one instruction that is to be replaced. May it?
+ */
+#ifndef LAPSE_WINDOW_H
+#define LAPSE_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WINDOW_LIMIT 4096 /* bytes of a function that are looked at */
+
+/*
+ * Decode the function that begins at begin. size is that of the function if
+ * it is known (whole), else of what may be looked at; the function's end is
+ * found then. Checked: instructions begin at the window and behind it;
+ * nothing in the function jumps into it, nor to the instruction behind it;
+ * nobody reads the flags that were there before the site.
+ * Returns NULL if the window may be replaced, else why not.
+ */
+const char *window_check(const uint8_t *begin, size_t size, bool whole,
+                         const uint8_t *site);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the subcommands of the program `lapse` share. */
+#ifndef COMMAND_H
+#define COMMAND_H
+
+/* Exit statuses that are ours; the rest are those of the command run. */
+enum {
+    EXIT_USAGE = 2,          /* wrong option, --output cannot be opened */
+    EXIT_TROUBLE = 125,      /* lapse itself could not do its work */
+    EXIT_NOT_RUNNABLE = 126, /* the command is there but cannot be run */
+    EXIT_NOT_FOUND = 127     /* there is no such command */
+};
+
+/* One line on stderr, "lapse: " before it and a newline after it. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A wrong command line: says it, points at --help, returns EXIT_USAGE. */
+int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The subcommands: argv[0] is their name, the result an exit status. */
+int lapse_run(int argc, char **argv);
+void lapse_run_help(void);
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `lapse run`: a program under the shim, and the report of what it released. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "inspect.h"
+#include "preload.h"
+#include "reports.h"
+#include "supervise.h"
+#include "symbols.h"
+
+struct run {
+    bool json;
+    bool top_given;
+    size_t top;
+    const char *output;
+    char **command;
+    FILE *out;
+    char library[PATH_MAX];
+    char dir[PATH_MAX];
+    struct inspection program;
+};
+
+void lapse_run_help(void)
+{
+    fputs("Usage: lapse run [OPTION...] [--] COMMAND [ARGUMENT...]\n"
+          "Runs COMMAND and reports what memory it released, by which path, "
+          "by whom, and\nhow much of it under the lock of an allocator or of "
+          "the loader.\n\n"
+          "  --json         the report as JSON\n"
+          "  --output FILE  the report goes to FILE, not to standard error\n"
+          "  --top N        list N callers of each process (default 5; with "
+          "--json: all)\n"
+          "  --help         say this\n\n"
+          "The exit status is that of COMMAND; 2, 125, 126 and 127 can be "
+          "ours: lapse(1).\n",
+          stdout);
+}
+
+static int parse_top(struct run *run, const char *text)
+{
+    char *end;
+    unsigned long value;
+
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno)
+        return misuse("--top wants a number from 0 up, not '%s'", text);
+    run->top = value;
+    run->top_given = true;
+    return 0;
+}
+
+/* 0, an exit status, or -1 when help was asked for. */
+static int parse(struct run *run, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'},
+        {"output", required_argument, NULL, 'o'},
+        {"top", required_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    int letter, error;
+
+    opterr = 0;
+    optind = 1;
+    while ((letter = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
+        switch (letter) {
+        case 'j':
+            run->json = true;
+            break;
+        case 'o':
+            run->output = optarg;
+            break;
+        case 't':
+            error = parse_top(run, optarg);
+            if (error)
+                return error;
+            break;
+        case 'h':
+            return -1;
+        case ':':
+            return misuse("option '%s' needs a value", argv[optind - 1]);
+        default:
+            if (optopt) /* a letter, perhaps of many behind one dash */
+                return misuse("wrong option '-%c'", optopt);
+            return misuse("wrong option '%s'", argv[optind - 1]);
+        }
+    }
+    run->command = argv + optind;
+    if (!*run->command)
+        return misuse("no command to run was given");
+    if (!run->top_given)
+        run->top = run->json ? SIZE_MAX : 5;
+    return 0;
+}
+
+/* Never descriptor 0 to 2, which may be closed: the command inherits those. */
+static int open_output(struct run *run)
+{
+    int fd, high;
+
+    if (run->output)
+        fd = open(run->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    else
+        fd = STDERR_FILENO;
+    if (fd >= 0) {
+        high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        if (run->output)
+            close(fd);
+        if (high >= 0)
+            run->out = fdopen(high, "w");
+    }
+    if (run->out || !run->output)
+        return 0; /* started without stderr: there is nobody to tell */
+    say("cannot write the report to '%s': %s; nothing was run", run->output,
+        strerror(errno));
+    return EXIT_USAGE;
+}
+
+static int make_dir(struct run *run)
+{
+    const char *tmp = getenv("TMPDIR");
+    char base[PATH_MAX - 32];
+    char *full;
+
+    if (!tmp || !*tmp)
+        tmp = "/tmp";
+    /* Absolute, as the command may change its directory. */
+    full = realpath(tmp, NULL);
+    if (full && strlen(full) < sizeof(base)) {
+        strcpy(base, full);
+        snprintf(run->dir, sizeof(run->dir), "%s/lapse.XXXXXX", base);
+        free(full);
+        if (mkdtemp(run->dir))
+            return 0;
+    }
+    say("cannot make a directory for the reports in '%s': %s; set TMPDIR to "
+        "one that can be written to", tmp, strerror(errno));
+    return EXIT_TROUBLE;
+}
+
+/* A process that lives on may make one more file while we are at it. */
+static void remove_dir(const char *path)
+{
+    struct dirent *entry;
+    DIR *dir;
+
+    for (int attempt = 0; attempt < 5; attempt++) {
+        dir = opendir(path);
+        while (dir && (entry = readdir(dir)))
+            if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+                unlinkat(dirfd(dir), entry->d_name, 0);
+        if (dir)
+            closedir(dir);
+        if (!rmdir(path) || errno == ENOENT)
+            return;
+    }
+    say("could not remove '%s': %s", path, strerror(errno));
+}
+
+/* The command never ran: error is what exec or, negated, fork said. */
+static int say_not_run(const char *command, int error)
+{
+    if (error < 0) {
+        say("cannot start a process: %s", strerror(-error));
+        return EXIT_TROUBLE;
+    }
+    if (error == ENOENT && strchr(command, '/') && !access(command, F_OK)) {
+        say("cannot run '%s': its interpreter is not there", command);
+        return EXIT_NOT_FOUND;
+    }
+    if (error == ENOENT) {
+        say("cannot run '%s': there is no such command%s", command,
+            strchr(command, '/') ? "" : " in PATH");
+        return EXIT_NOT_FOUND;
+    }
+    say("cannot run '%s': %s", command, strerror(error));
+    return EXIT_NOT_RUNNABLE;
+}
+
+static void print(const struct run *run, const struct reports *reports,
+                  int status)
+{
+    if (!run->out)
+        return;
+    if (run->json)
+        reports_print_json(reports, run->out, run->top, run->command, status);
+    else
+        reports_print(reports, run->out, run->top);
+    if (!reports->count && !reports->unreadable && !run->json) {
+        if (run->program.blind)
+            fprintf(run->out, "lapse: no report: '%s' %s\n", run->command[0],
+                    run->program.blind);
+        else
+            fprintf(run->out, "lapse: no report: no process of '%s' could be "
+                    "seen inside (was LD_PRELOAD taken out of its "
+                    "environment?)\n", run->command[0]);
+    }
+    if (fflush(run->out) || ferror(run->out))
+        say("the report could not be written in full: %s", strerror(errno));
+    fclose(run->out);
+}
+
+static int run_command(struct run *run, int *status)
+{
+    struct preload_environment environment;
+    int error = EXIT_TROUBLE;
+
+    run->program = inspect(run->command[0]);
+    if (run->program.blind)
+        say("'%s' %s: lapse cannot see what it releases; running it all the "
+            "same", run->command[0], run->program.blind);
+    if (!preload_environment_make(&environment, run->library, run->dir,
+                                  run->program.asan)) {
+        say("out of memory");
+    } else {
+        error = supervise(run->command, environment.all, status);
+        if (error)
+            error = say_not_run(run->command[0], error);
+    }
+    preload_environment_free(&environment);
+    return error;
+}
+
+int lapse_run(int argc, char **argv)
+{
+    struct run run = {0};
+    struct reports reports = {0};
+    int status = 0, error = parse(&run, argc, argv);
+
+    if (error < 0) {
+        lapse_run_help();
+        return 0;
+    }
+    if (!error)
+        error = preload_find(run.library);
+    if (!error)
+        error = open_output(&run);
+    if (error)
+        return error;
+    supervise_hold();
+    error = make_dir(&run);
+    if (error)
+        return error;
+    error = run_command(&run, &status);
+    if (!error)
+        reports_read(&reports, run.dir);
+    remove_dir(run.dir);
+    supervise_release();
+    if (error)
+        return error;
+    print(&run, &reports, status);
+    reports_free(&reports);
+    symbols_free();
+    if (WIFSIGNALED(status))
+        supervise_die(WTERMSIG(status));
+    return WEXITSTATUS(status);
+}

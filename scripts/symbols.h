@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names of functions, read from the symbol tables of ELF files. */
+#ifndef SYMBOLS_H
+#define SYMBOLS_H
+
+#include <stdint.h>
+
+/*
+ * The function of the file that covers the address (as in the file: without
+ * load bias), or NULL when the file cannot be read or does not say. Files are
+ * untrusted; each is read once. The string lives until symbols_free().
+ */
+const char *symbols_find(const char *file, uint64_t address);
+void symbols_free(void);
+
+#endif

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# build/torture, the program behind scripts/torture.
+TORTURE := $(patsubst %.c,%,$(wildcard scripts/torture*.c))
+
+# The library is found next to the program, in whatever build directory.
+$(BUILD)/torture: $(call objects,$(TORTURE)) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) \
+	    -L$(BUILD) -llapse -Wl,-rpath,'$$ORIGIN' \
+	    -lunwind-ptrace -lunwind-generic
+
+torture: $(BUILD)/torture
+	$(Q)$(BUILD)/torture deadlock --seconds 60

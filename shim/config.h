@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The environment, read once, when the library is loaded. Ignored in setuid
+ * programs. A value that makes no sense, and a LAPSE_ variable that is not
+ * known, get one warning each that names them.
+ *
+ *   LAPSE_RECORDS=N   records preallocated per subscriber (64 to 1048576,
+ *                     default 4096)
+ *   LAPSE_REPORT=DIR  keep counters in files in DIR; set by `lapse run`
+ */
+#ifndef LAPSE_CONFIG_H
+#define LAPSE_CONFIG_H
+
+#include <stdint.h>
+
+struct lapse_config {
+    uint32_t records;
+    const char *report; /* NULL = no */
+};
+extern struct lapse_config lapse_config;
+
+void config_read(char **environment);
+
+#endif

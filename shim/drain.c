@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who delivers: the drainer thread, lapse_sync, lapse_drain. */
+#include "drain.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include "poll.h"
+#include "subscriber.h"
+#include "wake.h"
+
+#define BATCH 32
+/* While an open record waits to be told again: how often to look. */
+#define OPEN_TICK_NS 1000000
+
+static _Atomic uintptr_t drainer; /* its thread pointer, 0 = none */
+static _Atomic uint32_t revive;   /* the parent had one */
+
+/* Does this thread run a callback now? */
+static bool in_callback(void)
+{
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        if (atomic_load_explicit(&lapse_subscribers.one[i].deliverer,
+                                 memory_order_relaxed) == thread_self())
+            return true;
+    return false;
+}
+
+/* Get the turn to call back for s; its lock is held, and again on return. The
+ * turn lies outside the lock, so that callbacks run with no lock of ours. */
+static void turn_take(struct subscriber *s)
+{
+    for (;;) {
+        uint32_t turn =
+            atomic_load_explicit(&s->deliverer_turn, memory_order_acquire);
+
+        if (!atomic_load_explicit(&s->deliverer, memory_order_relaxed))
+            break;
+        lock_drop(&s->lock);
+        sys(SYS_futex, &s->deliverer_turn, FUTEX_WAIT_PRIVATE, turn, 0);
+        lock_take(&s->lock);
+    }
+    atomic_store_explicit(&s->deliverer, thread_self(), memory_order_relaxed);
+}
+
+/* Release D1: pairs with the acquires of who waits for the turn. */
+static void turn_drop(struct subscriber *s)
+{
+    atomic_store_explicit(&s->deliverer, 0, memory_order_release);
+    atomic_fetch_add_explicit(&s->deliverer_turn, 1, memory_order_release);
+    sys(SYS_futex, &s->deliverer_turn, FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
+static void call_back(struct subscriber *s, const struct lapse_event *events,
+                      size_t n, uint32_t generation)
+{
+    lapse_callback callback =
+        atomic_load_explicit(&s->callback, memory_order_acquire);
+    void *arg = atomic_load_explicit(&s->arg, memory_order_relaxed);
+
+    /* Its own callback may unsubscribe it: none may follow then. */
+    for (size_t i = 0; i < n && subscriber_generation(s) == generation; i++)
+        callback(&events[i], arg);
+}
+
+/*
+ * One round of callbacks for s, whose lock is held and is dropped in here.
+ * Another thread's turn is waited for.
+ */
+static void deliver(struct subscriber *s, enum collect mode)
+{
+    struct lapse_event events[BATCH];
+    uint32_t generation = subscriber_generation(s);
+    size_t n = BATCH;
+
+    turn_take(s);
+    if (mode == COLLECT_SYNC) {
+        poll_rewind(s);
+        poll_take(s);
+    }
+    while (n == BATCH && s->state == SUBSCRIBER_LIVE &&
+           subscriber_generation(s) == generation) {
+        n = poll_collect(s, events, BATCH, mode);
+        lock_drop(&s->lock);
+        call_back(s, events, n, generation);
+        lock_take(&s->lock);
+    }
+    turn_drop(s);
+    if (s->state == SUBSCRIBER_LEAVING)
+        subscriber_finish(s);
+    else
+        lock_drop(&s->lock);
+}
+
+static bool wants_callback(struct subscriber *s)
+{
+    return s->state == SUBSCRIBER_LIVE &&
+           atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
+               LAPSE_CALLBACK;
+}
+
+static bool pending(struct subscriber *s, uint64_t flags)
+{
+    /* seq_cst W2: after "asleep" was said; see wake.c */
+    return (atomic_load_explicit(&s->queue.word, memory_order_seq_cst) &
+            flags) != 0;
+}
+
+/* Deliver what waits. Says whether a CALLBACK subscriber is there at all, and
+ * whether something is kept back that must be looked at again. */
+static void drain_round(bool *any, bool *held)
+{
+    *any = *held = false;
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        struct subscriber *s = &lapse_subscribers.one[i];
+
+        if (!(atomic_load_explicit(&lapse_live, memory_order_acquire) >> i &
+              1))
+            continue;
+        if (lock_take(&s->lock))
+            continue;
+        if (!wants_callback(s)) {
+            lock_drop(&s->lock);
+            continue;
+        }
+        *any = true;
+        if (pending(s, QUEUE_INDEX | QUEUE_OVERFLOW | QUEUE_HELD))
+            deliver(s, COLLECT_DRAIN);
+        else
+            lock_drop(&s->lock);
+        if (pending(s, QUEUE_HELD))
+            *held = true;
+    }
+}
+
+static bool anything_new(void)
+{
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        if ((atomic_load_explicit(&lapse_live, memory_order_acquire) >> i &
+             1) &&
+            atomic_load_explicit(&lapse_subscribers.one[i].delivery,
+                                 memory_order_relaxed) == LAPSE_CALLBACK &&
+            pending(&lapse_subscribers.one[i], QUEUE_INDEX | QUEUE_OVERFLOW))
+            return true;
+    return false;
+}
+
+static void sleep_until_told(bool held)
+{
+    static const struct timespec tick = {.tv_nsec = OPEN_TICK_NS};
+
+    atomic_store_explicit(&lapse_drainer_asleep, 1, memory_order_seq_cst);
+    if (!anything_new())
+        sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAIT_PRIVATE, 1,
+            held ? &tick : NULL);
+    atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
+}
+
+static bool may_leave(void)
+{
+    bool leave = true;
+
+    lock_take(&lapse_subscribers.registry);
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        if (wants_callback(&lapse_subscribers.one[i]))
+            leave = false;
+    if (leave)
+        atomic_store_explicit(&drainer, 0, memory_order_relaxed);
+    lock_drop(&lapse_subscribers.registry);
+    return leave;
+}
+
+static void *drainer_main(void *unused)
+{
+    bool any, held;
+
+    (void)unused;
+    atomic_store_explicit(&drainer, thread_self(), memory_order_relaxed);
+    pthread_setname_np(pthread_self(), "lapse-drainer");
+    for (;;) {
+        drain_round(&any, &held);
+        if (!any && may_leave())
+            return NULL;
+        sleep_until_told(held);
+    }
+}
+
+int drainer_start(void)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    sigset_t all, old;
+    int err;
+
+    if (atomic_load_explicit(&drainer, memory_order_relaxed))
+        return 0;
+    /* It inherits the mask: no signal of the program is ever handled there. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    /* Not 0: it may not have run when the next one asks. */
+    atomic_store_explicit(&drainer, 1, memory_order_relaxed);
+    err = pthread_create(&thread, &attr, drainer_main, NULL);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err)
+        atomic_store_explicit(&drainer, 0, memory_order_relaxed);
+    return err ? -EAGAIN : 0;
+}
+
+void drainer_fork_child(void)
+{
+    bool keep = false;
+    uintptr_t was = atomic_load_explicit(&drainer, memory_order_relaxed);
+
+    atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
+    if (!was || was == thread_self()) /* forked from a callback: it is us */
+        return;
+    atomic_store_explicit(&drainer, 0, memory_order_relaxed);
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        keep |= wants_callback(&lapse_subscribers.one[i]);
+    atomic_store_explicit(&revive, keep, memory_order_relaxed);
+}
+
+void drainer_revive(void)
+{
+    /* relaxed: set while there was one thread */
+    if (!atomic_load_explicit(&revive, memory_order_relaxed))
+        return;
+    if (lock_take(&lapse_subscribers.registry))
+        return;
+    if (!drainer_start())
+        atomic_store_explicit(&revive, 0, memory_order_relaxed);
+    lock_drop(&lapse_subscribers.registry);
+}
+
+int lapse_sync(lapse_handle h)
+{
+    struct subscriber *s;
+    int err = subscriber_check(h);
+
+    if (err)
+        return err;
+    if (in_callback())
+        return -EDEADLK;
+    err = subscriber_lock(h, &s);
+    if (err)
+        return err;
+    if (wants_callback(s)) {
+        deliver(s, COLLECT_SYNC);
+        return 0;
+    }
+    if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
+        LAPSE_POLL)
+        err = lapse_pending(h) ? -EAGAIN : 0;
+    lock_drop(&s->lock);
+    return err;
+}
+
+int lapse_drain(void)
+{
+    if (in_callback())
+        return -EDEADLK;
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        struct subscriber *s = &lapse_subscribers.one[i];
+
+        if (lock_take(&s->lock))
+            return -EDEADLK;
+        if (wants_callback(s))
+            deliver(s, COLLECT_SYNC);
+        else
+            lock_drop(&s->lock);
+    }
+    return 0;
+}

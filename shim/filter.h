@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The filter: which pages a subscriber watches, exactly, by page.
+ *
+ * A radix tree of four levels, 512 ways each, like a page table: the root
+ * spans 2^48 bytes, a leaf 2 MiB. In every node a bit of `full` says that a
+ * whole child is watched (once; more often is counted in `extra`), a bit of
+ * `any` that something below is. So the cost of a question is bounded by the
+ * height, whatever the length asked about and the number of watches: at most
+ * two nodes a level, eight words each.
+ *
+ * filter_query runs in hooks, without a lock; all else under the subscriber's
+ * lock. Invariant W1: every watched page is, at all times from the end of
+ * filter_watch to the beginning of its unwatch, reported by filter_query:
+ * bits are set from the leaf up, a whole-child bit is replaced by the child's
+ * own bits before it is cleared, and a query looks at `full` before the child.
+ * Nodes are never unmapped; a query that holds one which was emptied and went
+ * elsewhere overlaps the unwatch, and any watch of the same page since then
+ * finds that query's release in flight (I2 in inflight.h).
+ */
+#ifndef LAPSE_FILTER_H
+#define LAPSE_FILTER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILTER_WAYS_BITS 9
+#define FILTER_WAYS (1u << FILTER_WAYS_BITS)
+#define FILTER_WORDS (FILTER_WAYS / 64)
+#define FILTER_ROOT_LEVEL 3 /* leaves are level 0 */
+
+struct filter_leaf {
+    _Atomic uint64_t full[FILTER_WORDS];
+    uint32_t *extra; /* watches of a child beyond the first; NULL = none */
+};
+
+struct filter_node {
+    struct filter_leaf leaf; /* must be first: same prefix on every level */
+    _Atomic uint64_t any[FILTER_WORDS];
+    _Atomic(struct filter_leaf *) child[FILTER_WAYS];
+};
+
+struct filter {
+    struct filter_node *_Atomic root; /* NULL until the first watch */
+};
+
+/* May some page of [start, end) be watched? Page-aligned, below USER_END.
+ * AS-safe; takes no lock. Exact, but for pages being changed meanwhile. */
+bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end);
+
+/* Add one watch to each page. 0, -ENOMEM, -EOVERFLOW: nothing changed. */
+int filter_watch(struct filter *f, uintptr_t start, uintptr_t end);
+
+/* Take one from each page. 0, -ENOENT, -ENOMEM: no watch changed. */
+int filter_unwatch(struct filter *f, uintptr_t start, uintptr_t end);
+
+/* Forget everything. */
+void filter_clear(struct filter *f);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The question that hooks ask; see filter.h. Loads of bits are seq_cst: they
+ * are F1 of invariant I2 in inflight.h. */
+#include "filter.h"
+#include "range.h"
+
+/* Is any of the bits from..to (both included) set? */
+static bool bits_any(const _Atomic uint64_t *bits, unsigned from, unsigned to)
+{
+    for (unsigned w = from / 64; w <= to / 64; w++) {
+        uint64_t word = atomic_load_explicit(&bits[w], memory_order_seq_cst);
+
+        if (w == from / 64)
+            word &= ~(uint64_t)0 << (from % 64);
+        if (w == to / 64)
+            word &= ~(uint64_t)0 >> (63 - to % 64);
+        if (word)
+            return true;
+    }
+    return false;
+}
+
+static inline bool bit_get(const _Atomic uint64_t *bits, unsigned i)
+{
+    return atomic_load_explicit(&bits[i / 64], memory_order_seq_cst) >>
+               (i % 64) &
+           1;
+}
+
+/*
+ * Pages first..last (both included) of the node's span. `whole` children in
+ * the middle are answered by their bits; the two at the ends are entered, and
+ * from there on only one of the two ends is open: two nodes a level at most.
+ */
+static bool query(const struct filter_leaf *leaf, int level, uint64_t first,
+                  uint64_t last)
+{
+    while (leaf) {
+        const struct filter_node *node = (const struct filter_node *)leaf;
+        unsigned shift = (unsigned)level * FILTER_WAYS_BITS;
+        unsigned i = first >> shift & (FILTER_WAYS - 1);
+        unsigned j = last >> shift & (FILTER_WAYS - 1);
+        uint64_t below = ((uint64_t)1 << shift) - 1;
+
+        if (!level)
+            return bits_any(leaf->full, i, j);
+        /* full before any and child: W1 */
+        if (bits_any(leaf->full, i, j))
+            return true;
+        if (j - i > 1 && bits_any(node->any, i + 1, j - 1))
+            return true;
+        if (i != j) {
+            if (bit_get(node->any, j) &&
+                query(atomic_load_explicit(&node->child[j],
+                                           memory_order_acquire),
+                      level - 1, 0, last & below))
+                return true;
+            last = below; /* of child i: to its end */
+        }
+        if (!bit_get(node->any, i))
+            return false;
+        leaf = atomic_load_explicit(&node->child[i], memory_order_acquire);
+        first &= below;
+        last &= below;
+        level--;
+    }
+    return false;
+}
+
+bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
+{
+    struct filter_node *root =
+        atomic_load_explicit(&f->root, memory_order_seq_cst);
+
+    return root && query(&root->leaf, FILTER_ROOT_LEVEL, start >> PAGE_SHIFT,
+                         (end - 1) >> PAGE_SHIFT);
+}

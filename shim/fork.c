@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fork: our locks are taken before it, so that the child finds the structures
+ * whole, and given back after it on both sides. They are held for microseconds
+ * and never while other code runs, so this cannot hang; if a signal handler
+ * forks while it interrupts their owner, they are the forking thread's and
+ * stay so. Hooks of other threads are cut off anywhere: see inflight.c and
+ * poll_fork_child for what that leaves behind.
+ * vfork and posix_spawn share memory: nothing is to be done.
+ */
+#include "fork.h"
+
+#include <pthread.h>
+
+#include "drain.h"
+#include "inflight.h"
+#include "report.h"
+#include "slab.h"
+#include "subscriber.h"
+
+/* Which of them this fork took; written with the registry held. */
+static bool took[SUBSCRIBERS_MAX + 2];
+
+static void before(void)
+{
+    bool first = !lock_take(&lapse_subscribers.registry);
+
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        took[i] = !lock_take(&lapse_subscribers.one[i].lock);
+    took[SUBSCRIBERS_MAX] = !lock_take(slab_lock());
+    took[SUBSCRIBERS_MAX + 1] = first;
+}
+
+static void give_back(void)
+{
+    bool first = took[SUBSCRIBERS_MAX + 1];
+
+    if (took[SUBSCRIBERS_MAX])
+        lock_drop(slab_lock());
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        if (took[i])
+            lock_drop(&lapse_subscribers.one[i].lock);
+    if (first)
+        lock_drop(&lapse_subscribers.registry);
+}
+
+static void in_child(void)
+{
+    report_fork_child();
+    atomic_store_explicit(&lapse_subscribers.registry.waiters, 0,
+                          memory_order_relaxed);
+    atomic_store_explicit(&slab_lock()->waiters, 0, memory_order_relaxed);
+    in_flight_fork_child();
+    /* slab_give, below, wants its lock */
+    if (took[SUBSCRIBERS_MAX])
+        lock_drop(slab_lock());
+    took[SUBSCRIBERS_MAX] = false;
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        subscriber_fork_child(&lapse_subscribers.one[i]);
+    drainer_fork_child();
+    give_back();
+}
+
+void fork_start(void)
+{
+    pthread_atfork(before, give_back, in_child);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * lapse: be told when memory that you hold a registration of is released.
+ *
+ * A registration (an RDMA memory region, a pinned GPU buffer, an io_uring
+ * fixed buffer) lapses when the memory under it leaves the process: munmap,
+ * free that trims a heap, madvise, dlclose and so on. liblapse sees those
+ * releases and tells its subscribers, without ever running their code inside
+ * the release.
+ *
+ * The protocol of a cache, which is all most users need:
+ *
+ *     lookup:  if (lapse_pending(s))             // one load, inline
+ *                  while ((n = lapse_poll(s, ev, 16)) > 0) {
+ *                      for (i = 0; i < n; i++)
+ *                          drop_overlapping(ev[i].addr, ev[i].len);
+ *                      if (n < 16) break;
+ *                  }
+ *     miss:    lapse_watch(s, addr, len);        // before pinning
+ *              pin(addr, len);
+ *              if (lapse_pending(s)) drain; if this range was hit: unpin, retry
+ *              insert
+ *     drop:    unpin; lapse_unwatch(s, addr, len);
+ *
+ * An event with addr 0 and len SIZE_MAX (LAPSE_REASON_OVERFLOW) overlaps
+ * everything: the loop above needs no special case for it. While a release is
+ * still in its system call, lapse_pending() stays true and its event, flagged
+ * LAPSE_EVENT_OPEN, is handed out at every round of polling.
+ *
+ * Every function below states, in this order: what it returns; whether it is
+ * thread-safe (MT), async-signal-safe (AS), may allocate (by mmap or malloc),
+ * may be called from a callback (CB: a LAPSE_CALLBACK one, never an INLINE
+ * one unless said), and what holds in a forked child (fork).
+ * Functions return 0 or a count on success and -errno on failure; they leave
+ * errno alone. A handle that was never returned by lapse_subscribe() gives
+ * -EBADF, one that was unsubscribed (or dropped by fork) -ESTALE, always.
+ */
+#ifndef LAPSE_H
+#define LAPSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+#define LAPSE_VERSION_MAJOR 0
+#define LAPSE_VERSION_MINOR 1
+
+/* Why memory went. Used as a value in events, as 1u << reason in masks. */
+enum lapse_reason {
+    LAPSE_REASON_MUNMAP = 0,   /* munmap, also inside free and thread exit */
+    LAPSE_REASON_REPLACE = 1,  /* MAP_FIXED, SHM_REMAP, MREMAP_FIXED target */
+    LAPSE_REASON_MREMAP = 2,   /* moved away, or shrunk tail */
+    LAPSE_REASON_BRK = 3,      /* the break moved down */
+    LAPSE_REASON_SHMDT = 4,    /* System V segment detached */
+    LAPSE_REASON_MADVISE = 5,  /* DONTNEED, FREE, REMOVE, ... */
+    LAPSE_REASON_UNLOAD = 6,   /* released by the loader: dlclose */
+    LAPSE_REASON_FILE = 7,     /* hole punched in, or end cut off, a file */
+    LAPSE_REASON_FREE = 8,     /* free(), byte-exact; opt-in */
+    LAPSE_REASON_USER = 9,     /* lapse_publish() */
+    LAPSE_REASON_OVERFLOW = 10 /* records were lost: everything may be gone */
+};
+#define LAPSE_MASK(reason) (1u << (reason))
+/* All but FREE. OVERFLOW is delivered whether or not it is in the mask. */
+#define LAPSE_MASK_ALL 0x6ffu
+
+/* How a subscriber is told. */
+enum lapse_delivery {
+    LAPSE_POLL = 0,     /* it asks, with lapse_poll(); preferred */
+    LAPSE_CALLBACK = 1, /* a thread of the library calls it, holding nothing */
+    LAPSE_INLINE = 2    /* called inside the release: before it happens, with
+                           LAPSE_EVENT_OPEN, and once more after it. The
+                           handler must be async-signal-safe, take no lock
+                           and allocate nothing. For counters and flags. A
+                           handler that takes a lock can hang the process. */
+};
+
+/* Subscription flags. */
+#define LAPSE_ALL 0x1u       /* every release, not only of watched ranges */
+#define LAPSE_FORK_KEEP 0x2u /* lives on in a forked child (default: drop) */
+
+/* Event flags. */
+#define LAPSE_EVENT_OPEN 0x1u     /* its system call has not returned yet */
+#define LAPSE_EVENT_OVERFLOW 0x2u /* addr 0, len SIZE_MAX: all may be gone */
+
+struct lapse_event {
+    uintptr_t addr;    /* first byte, page-aligned (FREE, USER: exact) */
+    size_t len;        /* bytes */
+    uint64_t seq;      /* order of publication in this process, from 1;
+                          the same release told twice has one number */
+    uint32_t reason;   /* enum lapse_reason */
+    uint32_t flags;    /* LAPSE_EVENT_* */
+    uint64_t spare[2]; /* 0 */
+};
+
+/* A subscription. A small value: copy it freely. {0} is no subscription. */
+typedef struct lapse_handle {
+    const uint64_t *word; /* private */
+    uint32_t generation;  /* private */
+    uint32_t index;       /* private */
+} lapse_handle;
+
+typedef void (*lapse_callback)(const struct lapse_event *event, void *arg);
+
+struct lapse_subscription {
+    size_t size;             /* sizeof(struct lapse_subscription) */
+    uint32_t delivery;       /* enum lapse_delivery */
+    uint32_t flags;          /* LAPSE_ALL, LAPSE_FORK_KEEP */
+    uint32_t reasons;        /* mask of reasons; 0 means LAPSE_MASK_ALL */
+    uint32_t spare;          /* 0 */
+    lapse_callback callback; /* CALLBACK and INLINE; else NULL */
+    void *arg;               /* passed to it */
+};
+
+/*
+ * Begin to be told. When it returns, every release that begins in any thread
+ * sees the subscriber. The module that contains the callback is kept loaded
+ * until unsubscribed.
+ * Returns 0; -EINVAL (bad argument, callback missing or not wanted), -ENOTSUP
+ * (FREE asked for and not enabled before start), -ENOSPC (64 subscriptions),
+ * -ENOMEM, -EAGAIN (no thread could be made for CALLBACK).
+ * MT yes; AS no; allocates; CB yes; fork: usable in the child.
+ */
+int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out);
+
+/*
+ * Stop being told. When it returns, no callback of this subscription runs or
+ * will run; called from that callback itself, this holds once it returned.
+ * Must not be called with a lock held that the callback takes. Its watches
+ * are forgotten.
+ * Returns 0; -EBADF, -ESTALE.
+ * MT yes; AS no; does not allocate; CB yes (own and others'); fork: usable.
+ */
+int lapse_unsubscribe(lapse_handle s);
+
+/*
+ * Say that [addr, addr + len), rounded outward to pages, is about to be
+ * registered. Call it before pinning. Counted: a page watched twice needs two
+ * unwatches. A release in progress right now that overlaps is reported as
+ * pending before lapse_watch returns. Of no use with LAPSE_ALL, but allowed.
+ * Returns 0; -EINVAL (NULL, zero length, wraps, outside user space), -ENOMEM
+ * (nothing changed), -EOVERFLOW (2^32 watches of one page), -EDEADLK (from a
+ * signal handler that interrupted this library); -EBADF, -ESTALE.
+ * MT yes; AS no; allocates (mmap, never malloc); CB yes; fork: usable.
+ */
+int lapse_watch(lapse_handle s, const void *addr, size_t len);
+
+/*
+ * Take one watch of every page of the range back. The range need not be one
+ * that was watched as such; each page of it must be watched.
+ * Returns 0; -ENOENT (some page was not watched; nothing changed), -EINVAL,
+ * -ENOMEM (a part of a large watch taken back; nothing changed), -EDEADLK;
+ * -EBADF, -ESTALE. MT yes; AS no; allocates (mmap); CB yes; fork: usable.
+ */
+int lapse_unwatch(lapse_handle s, const void *addr, size_t len);
+
+/*
+ * Is there anything to be told? One load. True also for a handle that is
+ * stale or empty, whose next call then says so.
+ * MT yes; AS yes; allocates nothing; CB yes (INLINE too); fork: usable.
+ */
+static inline bool lapse_pending(lapse_handle s)
+{
+    return !s.word || __atomic_load_n(s.word, __ATOMIC_ACQUIRE) !=
+                          (uint64_t)s.generation << 32;
+}
+
+/*
+ * Fetch up to n events of a LAPSE_POLL subscription, oldest first. An event
+ * flagged OPEN comes again: in every later round, and once after it closed.
+ * A round ends when fewer than n are returned.
+ * Returns the number stored, 0 when none waits; -EINVAL (no buffer, or not a
+ * POLL subscription), -EDEADLK (from a signal handler that interrupted this
+ * library); -EBADF, -ESTALE.
+ * MT yes; AS no; allocates nothing; CB yes; fork: usable in the child.
+ */
+int lapse_poll(lapse_handle s, struct lapse_event *events, size_t n);
+
+/*
+ * Returns when everything published before the call was told. For CALLBACK
+ * the calling thread helps: callbacks may run on it, so call it with no lock
+ * held that the callback takes. For INLINE there is never anything to wait
+ * for. An OPEN record counts as told; it is told again once closed.
+ * Returns 0; -EAGAIN (a POLL subscription with events waiting: poll it),
+ * -EDEADLK (from inside a callback); -EBADF, -ESTALE.
+ * MT yes; AS no; allocates nothing; CB no; fork: usable in the child.
+ */
+int lapse_sync(lapse_handle s);
+
+/*
+ * lapse_sync() of every CALLBACK subscription there is.
+ * Returns 0; -EDEADLK. Otherwise as lapse_sync.
+ */
+int lapse_drain(void);
+
+/*
+ * A file descriptor (an eventfd, close-on-exec) that is readable while events
+ * wait, for poll/epoll loops. Owned by the library: never read, write or
+ * close it. lapse_poll() makes it unreadable again.
+ * Returns the descriptor, the same one every time; -EINVAL (not POLL), or
+ * what eventfd says; -EBADF, -ESTALE.
+ * MT yes; AS no; allocates nothing; CB yes; fork: the child has its own, ask
+ * again.
+ */
+int lapse_fd(lapse_handle s);
+
+/*
+ * For runtimes with a pool of their own, or that make raw system calls: say
+ * that [addr, addr + len) is released. lapse_publish tells of a release that
+ * is over for all others only after this call (memory given back to a pool).
+ * Around a system call use begin and end: between the two, the release is
+ * open. Begin and end must be called on one thread and may nest.
+ * Returns 0; -EINVAL (NULL, zero length, wraps, outside user space).
+ * MT yes; AS yes; allocates nothing; CB yes (INLINE too); fork: usable.
+ */
+int lapse_publish(const void *addr, size_t len);
+
+typedef struct lapse_release {
+    uint64_t private_[2];
+} lapse_release;
+int lapse_publish_begin(const void *addr, size_t len, lapse_release *release);
+int lapse_publish_end(lapse_release *release);
+
+/* One way memory can leave the process, and whether it is seen here. */
+enum lapse_mechanism {
+    LAPSE_UNCOVERED = 0, /* not seen; detail says why */
+    LAPSE_SITE = 1,      /* the instruction that enters the kernel is patched */
+    LAPSE_CHAINED = 2,   /* patched behind somebody else's patch */
+    LAPSE_ASKED = 3,     /* reported by its owner with lapse_publish */
+    LAPSE_ABSENT = 4     /* this process has no such code: nothing to see */
+};
+struct lapse_coverage {
+    const char *path;   /* e.g. "munmap" */
+    const char *where;  /* e.g. "libc.so.6" */
+    const char *detail; /* why not, or "" */
+    uint32_t mechanism; /* enum lapse_mechanism */
+    uint32_t spare;
+};
+
+/*
+ * Fill up to n rows; strings live as long as the process.
+ * Returns the number of rows there are (may exceed n); -EINVAL.
+ * MT yes; AS yes; allocates nothing; CB yes; fork: usable.
+ */
+int lapse_coverage(struct lapse_coverage *rows, size_t n);
+
+/* Counters, by the system call that released. */
+enum lapse_path {
+    LAPSE_PATH_MUNMAP,
+    LAPSE_PATH_MMAP,
+    LAPSE_PATH_MREMAP,
+    LAPSE_PATH_BRK,
+    LAPSE_PATH_MADVISE,
+    LAPSE_PATH_SHMDT,
+    LAPSE_PATH_SHMAT,
+    LAPSE_PATH_PROCESS_MADVISE,
+    LAPSE_PATH_REMAP_FILE_PAGES,
+    LAPSE_PATH_PUBLISH,
+    LAPSE_PATH_COUNT
+};
+struct lapse_path_stats {
+    uint64_t calls;            /* calls that came by, releasing or not */
+    uint64_t releases;         /* those that could release something */
+    uint64_t bytes;            /* page-rounded bytes of those */
+    uint64_t inside_allocator; /* releases made by malloc, free and the like */
+    uint64_t inside_loader;    /* releases made by ld.so */
+    uint64_t inside_libc;      /* releases made elsewhere in libc (stacks) */
+};
+struct lapse_stats {
+    size_t size; /* in: sizeof(struct lapse_stats) */
+    struct lapse_path_stats path[LAPSE_PATH_COUNT];
+    uint64_t published;       /* records put into subscribers' queues */
+    uint64_t filtered;        /* a subscriber's filter said: not watched */
+    uint64_t delivered;       /* events handed to subscribers */
+    uint64_t overflowed;      /* times a queue collapsed into OVERFLOW; one
+                                 OVERFLOW event may stand for several */
+    uint64_t pool_size;       /* records preallocated */
+    uint64_t pool_high;       /* most in use at once */
+    uint64_t in_flight_high;  /* most releases in progress at once */
+    uint64_t subscribers;     /* now */
+    uint64_t watch_bytes;     /* memory that watches take now */
+    uint64_t spare[7];
+};
+
+/*
+ * A snapshot; counters that move meanwhile may be torn apart by a few.
+ * inside_* are counted only in reporting mode (`lapse run`), else 0.
+ * Returns 0; -EINVAL.
+ * MT yes; AS yes; allocates nothing; CB yes; fork: a child counts from 0.
+ */
+int lapse_stats(struct lapse_stats *out);
+
+/* Names for people: "munmap", "overflow"; "?" when unknown. AS-safe. */
+const char *lapse_reason_name(unsigned reason);
+const char *lapse_path_name(unsigned path);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One line on stderr, from anywhere: bounded stack buffer, one write(2), no
+ * allocation, errno kept. Nothing is printed on a good day.
+ */
+#ifndef LAPSE_LOG_H
+#define LAPSE_LOG_H
+
+/*
+ * Prints "lapse[PID]: " and the format's text, cut at 400 bytes. Understands
+ * %s %d %u %x %p %lu %lx %zu %% only. AS-safe.
+ */
+void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

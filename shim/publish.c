@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lapse_publish and its two halves: a release that no hook sees. */
+#include <errno.h>
+
+#include "release.h"
+
+static int begin(const void *addr, size_t len, struct release *r)
+{
+    uintptr_t first, last;
+
+    if (!range_of_user(addr, len, &first, &last))
+        return -EINVAL;
+    release_claim(r, range_pack(first, last));
+    release_count(r, LAPSE_PATH_PUBLISH, last - first, 1, INSIDE_NOTHING);
+    if (r->slot)
+        atomic_store_explicit(&r->slot->reason, LAPSE_REASON_USER,
+                              memory_order_relaxed);
+    if (atomic_load_explicit(&lapse_live, memory_order_seq_cst))
+        release_publish(r, (uintptr_t)addr, (uintptr_t)addr + len,
+                        LAPSE_REASON_USER);
+    return 0;
+}
+
+int lapse_publish(const void *addr, size_t len)
+{
+    struct release r;
+    int err = begin(addr, len, &r);
+
+    if (!err)
+        release_end(&r);
+    return err;
+}
+
+int lapse_publish_begin(const void *addr, size_t len, lapse_release *release)
+{
+    struct release r;
+    int err;
+
+    if (!release)
+        return -EINVAL;
+    err = begin(addr, len, &r);
+    release->private_[0] = err ? 0 : (uintptr_t)r.slot;
+    release->private_[1] = !err;
+    return err;
+}
+
+int lapse_publish_end(lapse_release *release)
+{
+    struct release r;
+
+    if (!release || release->private_[1] != 1)
+        return -EINVAL;
+    r.slot = (struct in_flight *)(uintptr_t)release->private_[0];
+    release->private_[1] = 0;
+    release_end(&r);
+    return 0;
+}

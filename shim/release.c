@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "release.h"
+
+#include "subscriber.h"
+#include "wake.h"
+
+_Atomic uint64_t lapse_live;
+struct subscribers lapse_subscribers;
+
+static void overflow_one(struct subscriber *s)
+{
+    queue_collapse(&s->queue, &s->pool);
+    atomic_fetch_add_explicit(&lapse_subscribers.overflowed, 1,
+                              memory_order_relaxed);
+    wake_consumer(s);
+}
+
+void release_overflow(uint64_t subscribers)
+{
+    subscribers &= atomic_load_explicit(&lapse_live, memory_order_relaxed);
+    for (; subscribers; subscribers &= subscribers - 1)
+        overflow_one(
+            &lapse_subscribers.one[__builtin_ctzll(subscribers)]);
+}
+
+void release_unslotted(void)
+{
+    /* seq_cst B1: before OVERFLOW is set; see in_flight_blind */
+    atomic_fetch_add_explicit(&lapse_in_flight.unslotted, 1,
+                              memory_order_seq_cst);
+    release_overflow(~(uint64_t)0);
+}
+
+/* A number per release, given when the first subscriber wants it. */
+static uint64_t next_seq(uint64_t *seq)
+{
+    /* relaxed: an order for people; G1, G2 do not hang on it */
+    if (!*seq)
+        *seq = atomic_fetch_add_explicit(&lapse_subscribers.seq, 1,
+                                         memory_order_relaxed) +
+               1;
+    return *seq;
+}
+
+/* Before the system call with OPEN, and once more after it without. */
+static void call_inline(struct release *r, struct subscriber *s,
+                        const struct lapse_event *event)
+{
+    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
+    lapse_callback callback;
+
+    /* seq_cst N1: before the look at live; lapse_unsubscribe clears live (N2)
+     * and then looks at `inlining`, so it waits for us or we see it gone */
+    if (r->slot)
+        atomic_fetch_or_explicit(&r->slot->inlining, bit,
+                                 memory_order_seq_cst);
+    callback = atomic_load_explicit(&s->callback, memory_order_acquire);
+    if ((atomic_load_explicit(&lapse_live, memory_order_seq_cst) & bit) &&
+        atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
+            LAPSE_INLINE &&
+        callback) {
+        callback(event, atomic_load_explicit(&s->arg, memory_order_relaxed));
+        atomic_fetch_add_explicit(&lapse_subscribers.delivered, 1,
+                                  memory_order_relaxed);
+    }
+    /* release N3: pairs with the acquire of who waits for it */
+    if (r->slot)
+        atomic_fetch_and_explicit(&r->slot->inlining, ~bit,
+                                  memory_order_release);
+}
+
+static void publish_inline(struct release *r, struct subscriber *s,
+                           const struct lapse_event *event)
+{
+    call_inline(r, s, event);
+    if (!r->slot)
+        return; /* called again from release_end_marked, as OVERFLOW */
+    atomic_store_explicit(&r->slot->seq, event->seq, memory_order_relaxed);
+    atomic_fetch_or_explicit(&r->slot->inline_due,
+                             (uint64_t)1 << (s - lapse_subscribers.one),
+                             memory_order_relaxed);
+}
+
+static void publish_one(struct release *r, struct subscriber *s,
+                        uintptr_t start, uintptr_t end, unsigned reason,
+                        uint64_t seq)
+{
+    uint32_t generation = subscriber_generation(s);
+    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
+    struct record *rec;
+
+    if (!r->slot) /* release_unslotted has said OVERFLOW */
+        return;
+    rec = pool_take(&s->pool);
+    if (!rec) {
+        /* seq_cst B1: before OVERFLOW */
+        atomic_fetch_or_explicit(&r->slot->blind, bit, memory_order_seq_cst);
+        overflow_one(s);
+        return;
+    }
+    rec->start = start;
+    rec->end = end;
+    rec->reason = reason;
+    rec->seq = seq;
+    rec->slot = (uint32_t)(r->slot - lapse_in_flight.slot);
+    rec->turn = atomic_load_explicit(&r->slot->turn, memory_order_relaxed);
+    rec->told = 0;
+    if (!queue_push(&s->queue, generation, &s->pool, rec)) {
+        pool_give(&s->pool, rec); /* unsubscribed meanwhile */
+        return;
+    }
+    tally_add(&release_tally(r)->published, 1);
+    wake_consumer(s);
+}
+
+/*
+ * The record is in the queue before the kernel acts (G1): whoever gets the
+ * address next comes after it.
+ */
+void release_publish(struct release *r, uintptr_t start, uintptr_t end,
+                     unsigned reason)
+{
+    uint64_t live = atomic_load_explicit(&lapse_live, memory_order_seq_cst);
+    uintptr_t first = page_down(start), last = page_up(end);
+    uint64_t seq = 0;
+
+    for (; live; live &= live - 1) {
+        struct subscriber *s = &lapse_subscribers.one[__builtin_ctzll(live)];
+
+        if (!(atomic_load_explicit(&s->reasons, memory_order_relaxed) >>
+                  reason &
+              1))
+            continue;
+        if (!atomic_load_explicit(&s->all, memory_order_relaxed) &&
+            !filter_query(&s->filter, first, last)) {
+            if (r->slot)
+                tally_add(&release_tally(r)->filtered, 1);
+            continue;
+        }
+        next_seq(&seq);
+        if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
+            LAPSE_INLINE) {
+            struct lapse_event event = {.addr = start,
+                                        .len = end - start,
+                                        .seq = seq,
+                                        .reason = reason,
+                                        .flags = LAPSE_EVENT_OPEN};
+
+            publish_inline(r, s, &event);
+        } else {
+            publish_one(r, s, start, end, reason, seq);
+        }
+    }
+}
+
+/* INLINE handlers that were called before are called after, too: a
+ * registration made in between lapsed as well. */
+static void end_inline(struct release *r, uint64_t due)
+{
+    struct in_flight *s = r->slot;
+    uint64_t range = atomic_load_explicit(&s->range, memory_order_relaxed);
+    struct lapse_event event = {
+        .addr = range_start(range),
+        .len = range_end(range) - range_start(range),
+        .seq = atomic_load_explicit(&s->seq, memory_order_relaxed),
+        .reason = atomic_load_explicit(&s->reason, memory_order_relaxed)};
+
+    if (range == RANGE_NOTHING)
+        return; /* a watch marked the holder before us, a moment late */
+    for (; due; due &= due - 1)
+        call_inline(r, &lapse_subscribers.one[__builtin_ctzll(due)], &event);
+}
+
+static void inline_overflow(struct release *r)
+{
+    struct lapse_event event = {.len = SIZE_MAX,
+                                .reason = LAPSE_REASON_OVERFLOW,
+                                .flags = LAPSE_EVENT_OVERFLOW};
+    uint64_t live = atomic_load_explicit(&lapse_live, memory_order_seq_cst);
+
+    for (; live; live &= live - 1) {
+        struct subscriber *s = &lapse_subscribers.one[__builtin_ctzll(live)];
+
+        if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
+            LAPSE_INLINE)
+            call_inline(r, s, &event);
+    }
+}
+
+void release_end_marked(struct release *r)
+{
+    struct in_flight *s = r->slot;
+
+    if (!s) {
+        release_overflow(~(uint64_t)0);
+        inline_overflow(r);
+        /* seq_cst B1: after OVERFLOW was set again */
+        atomic_fetch_sub_explicit(&lapse_in_flight.unslotted, 1,
+                                  memory_order_seq_cst);
+        lapse_hint.depth--;
+        return;
+    }
+    end_inline(r, atomic_exchange_explicit(&s->inline_due, 0,
+                                           memory_order_acquire));
+    /* OVERFLOW again, then the mark goes: B1 */
+    release_overflow(atomic_load_explicit(&s->blind, memory_order_seq_cst));
+    atomic_store_explicit(&s->blind, 0, memory_order_seq_cst);
+    in_flight_release(s);
+}
+
+#ifdef LAPSE_TEST_HOOKS
+uint64_t release_test_ns[2];
+
+void release_test_delay(int after)
+{
+    struct timespec_ { long s, ns; } t0, t;
+
+    if (!release_test_ns[after] ||
+        !atomic_load_explicit(&lapse_live, memory_order_relaxed))
+        return;
+    sys(SYS_clock_gettime, 1, &t0);
+    do
+        sys(SYS_clock_gettime, 1, &t);
+    while ((uint64_t)((t.s - t0.s) * 1000000000 + t.ns - t0.ns) <
+           release_test_ns[after]);
+}
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "inflight.h"
+#include "log.h"
+#include "subscriber.h"
+
+static struct report in_memory;
+struct report *lapse_report = &in_memory;
+_Bool lapse_reporting;
+
+static char directory[4096];
+/* A name that tells our files of one pid (exec) apart. */
+#define FILES_MAX 10000
+
+/* Marks for who compares with strace: what lies between is ours. */
+#define MARK_BEGIN 0x4c42
+#define MARK_END 0x4c41
+
+static void mark(int which)
+{
+    sys(SYS_madvise, 0, 0, which);
+}
+
+static void put_number(char **p, unsigned long n)
+{
+    char digits[20];
+    int i = 0;
+
+    do
+        digits[i++] = (char)('0' + n % 10);
+    while (n /= 10);
+    while (i)
+        *(*p)++ = digits[--i];
+}
+
+/* A new file DIR/PID.N, sized. Returns its descriptor or -errno. */
+static int file_new(long pid)
+{
+    char name[sizeof(directory) + 32];
+
+    for (unsigned n = 0; n < FILES_MAX; n++) {
+        size_t len = strlen(directory);
+        char *p = name + len;
+        long fd;
+
+        memcpy(name, directory, len);
+        *p++ = '/';
+        put_number(&p, (unsigned long)pid);
+        *p++ = '.';
+        put_number(&p, n);
+        *p = 0;
+        fd = sys(SYS_openat, AT_FDCWD, name,
+                 O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd == -EEXIST)
+            continue;
+        if (fd >= 0) {
+            long err = sys(SYS_ftruncate, fd, sizeof(struct report));
+
+            if (err) {
+                sys(SYS_close, fd);
+                return (int)err;
+            }
+        }
+        return (int)fd;
+    }
+    return -EEXIST;
+}
+
+/* Map a new file, over `at` if that is given. Returns it or NULL. */
+static struct report *map_new(void *at, long *err)
+{
+    long pid = sys(SYS_getpid), fd = file_new(pid), addr;
+    struct report *r;
+
+    *err = fd;
+    if (fd < 0)
+        return NULL;
+    addr = sys(SYS_mmap, at, sizeof(struct report), PROT_READ | PROT_WRITE,
+               MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+    sys(SYS_close, fd);
+    *err = addr;
+    if (addr < 0 && addr > -4096)
+        return NULL;
+    r = (struct report *)addr;
+    r->pid = (uint32_t)pid;
+    r->ppid = (uint32_t)sys(SYS_getppid);
+    sys(SYS_prctl, PR_GET_NAME, r->name);
+    r->tallies_used = REPORT_TALLIES;
+    r->in_flight_high = 1;
+    r->magic = REPORT_MAGIC;
+    return r;
+}
+
+void report_start(const char *dir)
+{
+    struct report *r;
+    long err = -ENAMETOOLONG;
+
+    if (strlen(dir) < sizeof(directory)) {
+        strcpy(directory, dir);
+        r = map_new(NULL, &err);
+        if (r) {
+            lapse_report = r;
+            lapse_reporting = 1;
+            return;
+        }
+    }
+    log_warn("LAPSE_REPORT=%s: no report file there (error %d); this process "
+             "is not reported",
+             dir, (int)-err);
+}
+
+void report_started(void)
+{
+    if (lapse_reporting)
+        mark(MARK_END);
+}
+
+static int add_module(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct report *r = lapse_report;
+    const char *name = info->dlpi_name;
+    uintptr_t end = 0;
+    char exe[512];
+    int n;
+
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD &&
+            info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz > end)
+            end = info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz;
+    if (!name[0]) {
+        long len;
+
+        if ((*(int *)arg)++) /* the vdso has no name either */
+            return 0;
+        len = sys(SYS_readlink, "/proc/self/exe", exe, sizeof(exe) - 1);
+        exe[len > 0 ? len : 0] = 0;
+        name = exe;
+    }
+    n = snprintf(r->modules + r->modules_len, REPORT_TEXT - r->modules_len,
+                 "%lx %lx %s\n", (unsigned long)info->dlpi_addr,
+                 (unsigned long)(info->dlpi_addr + end), name);
+    if (n < 0 || r->modules_len + (size_t)n >= REPORT_TEXT)
+        return 1; /* full: callers in the others stay nameless */
+    r->modules_len += (size_t)n;
+    return 0;
+}
+
+void report_modules(void)
+{
+    int nameless = 0;
+
+    if (!lapse_reporting)
+        return;
+    lapse_report->modules_len = 0;
+    dl_iterate_phdr(add_module, &nameless);
+}
+
+void report_refresh(void)
+{
+    struct report *r = lapse_report;
+
+    if (!lapse_reporting)
+        return;
+    r->in_flight_high = atomic_load_explicit(
+        &lapse_in_flight.high, memory_order_relaxed);
+    r->delivered = atomic_load_explicit(&lapse_subscribers.delivered,
+                                        memory_order_relaxed);
+    r->overflowed = atomic_load_explicit(&lapse_subscribers.overflowed,
+                                         memory_order_relaxed);
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        uint64_t used = atomic_load_explicit(
+            &lapse_subscribers.one[i].pool.high, memory_order_relaxed);
+
+        if (used > r->pool_high)
+            r->pool_high = used;
+    }
+    /* a program may have renamed itself */
+    sys(SYS_prctl, PR_GET_NAME, r->name);
+}
+
+static void clear_counters(void)
+{
+    atomic_store_explicit(&lapse_subscribers.delivered, 0,
+                          memory_order_relaxed);
+    atomic_store_explicit(&lapse_subscribers.overflowed, 0,
+                          memory_order_relaxed);
+    for (unsigned i = 0; !lapse_reporting && i < REPORT_TALLIES; i++)
+        /* only touched ones: clearing would touch the others */
+        if (i < atomic_load_explicit(&lapse_in_flight.high,
+                                     memory_order_relaxed))
+            memset(&lapse_report->tallies[i], 0,
+                   sizeof(lapse_report->tallies[i]));
+}
+
+/* The text is taken over; it was mapped from the parent's file, which the new
+ * one replaces in one step, so it goes through memory of our own. */
+void report_fork_child(void)
+{
+    static char modules[REPORT_TEXT], warnings[sizeof(in_memory.warnings)];
+    uint64_t modules_len, warnings_len;
+    long err;
+
+    clear_counters();
+    if (!lapse_reporting)
+        return;
+    mark(MARK_BEGIN);
+    modules_len = lapse_report->modules_len;
+    warnings_len = lapse_report->warnings_len;
+    memcpy(modules, lapse_report->modules, modules_len);
+    memcpy(warnings, lapse_report->warnings, warnings_len);
+    if (map_new(lapse_report, &err)) {
+        memcpy(lapse_report->modules, modules, modules_len);
+        memcpy(lapse_report->warnings, warnings, warnings_len);
+        lapse_report->modules_len = modules_len;
+        lapse_report->warnings_len = warnings_len;
+    } else {
+        lapse_reporting = 0;
+        /* the parent's counters are not ours to add to */
+        sys(SYS_mmap, lapse_report, sizeof(struct report),
+            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+            -1, 0);
+    }
+    mark(MARK_END);
+}
+
+void report_warn(const char *line)
+{
+    struct report *r = lapse_report;
+    size_t len = strlen(line);
+
+    if (r->warnings_len + len + 1 > sizeof(r->warnings))
+        return;
+    memcpy(r->warnings + r->warnings_len, line, len);
+    r->warnings_len += len;
+    r->warnings[r->warnings_len++] = '\n';
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "start.h"
+
+#include "config.h"
+#include "fork.h"
+#include "report.h"
+
+void shim_start(char **environment)
+{
+    config_read(environment);
+    if (lapse_config.report)
+        report_start(lapse_config.report);
+    fork_start();
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lapse_subscribe, lapse_unsubscribe, and what a handle is. */
+#include "subscriber.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "drain.h"
+#include "inflight.h"
+#include "poll.h"
+#include "watch.h"
+
+int subscriber_check(lapse_handle h)
+{
+    struct subscriber *s;
+    uint32_t now;
+
+    if (h.index >= SUBSCRIBERS_MAX || !h.generation)
+        return -EBADF;
+    s = &lapse_subscribers.one[h.index];
+    if (h.word != (const uint64_t *)&s->queue.word)
+        return -EBADF;
+    now = subscriber_generation(s);
+    if (h.generation == now)
+        return 0;
+    /* serial arithmetic: the generation may have wrapped */
+    return (int32_t)(h.generation - now) < 0 ? -ESTALE : -EBADF;
+}
+
+int subscriber_lock(lapse_handle h, struct subscriber **out)
+{
+    struct subscriber *s;
+    int err = subscriber_check(h);
+
+    if (err)
+        return err;
+    drainer_revive();
+    s = &lapse_subscribers.one[h.index];
+    err = lock_take(&s->lock);
+    if (err)
+        return err;
+    /* again, now that it cannot change; the generation of a slot that is not
+     * live was never handed out */
+    err = subscriber_check(h);
+    if (!err && s->state != SUBSCRIBER_LIVE)
+        err = -EBADF;
+    if (err)
+        lock_drop(&s->lock);
+    *out = s;
+    return err;
+}
+
+/* Hold the module of the callback loaded. NULL when it cannot go anyway. */
+static void *hold_module(lapse_callback callback)
+{
+    struct link_map *map = NULL;
+    Dl_info info;
+    void *handle;
+
+    if (!callback || !dladdr1((void *)(uintptr_t)callback, &info,
+                              (void **)&map, RTLD_DL_LINKMAP))
+        return NULL;
+    if (!map || !map->l_name[0]) /* the program itself */
+        return NULL;
+    handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle)
+        dlerror(); /* ours, not the program's */
+    return handle;
+}
+
+static int check_how(const struct lapse_subscription *how)
+{
+    if (!how || how->size < sizeof(*how) || how->spare ||
+        how->delivery > LAPSE_INLINE ||
+        (how->flags & ~(LAPSE_ALL | LAPSE_FORK_KEEP)) ||
+        (how->delivery == LAPSE_POLL) != !how->callback)
+        return -EINVAL;
+    if (how->reasons & LAPSE_MASK(LAPSE_REASON_FREE))
+        return -ENOTSUP;
+    if (how->reasons & ~(LAPSE_MASK_ALL | LAPSE_MASK(LAPSE_REASON_FREE)))
+        return -EINVAL;
+    return 0;
+}
+
+static struct subscriber *free_one(void)
+{
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        if (lapse_subscribers.one[i].state == SUBSCRIBER_FREE)
+            return &lapse_subscribers.one[i];
+    return NULL;
+}
+
+/* With its lock and the registry held. */
+static void fill(struct subscriber *s, const struct lapse_subscription *how,
+                 void *module)
+{
+    uint64_t word;
+    uint32_t generation = subscriber_generation(s);
+
+    if (!generation) /* first use, or wrapped */
+        generation = 1;
+    s->state = SUBSCRIBER_LIVE;
+    s->flags = how->flags;
+    s->first = s->last = s->cursor = 0;
+    s->round = 1;
+    s->overflow = false;
+    s->overflow_told = 0;
+    s->module = module;
+    atomic_store_explicit(&s->reasons,
+                          how->reasons ? how->reasons : LAPSE_MASK_ALL,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->all, how->flags & LAPSE_ALL,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->arg, how->arg, memory_order_relaxed);
+    atomic_store_explicit(&s->callback, how->callback, memory_order_release);
+    atomic_store_explicit(&s->delivery, (uint8_t)how->delivery,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->fd, -1, memory_order_relaxed);
+    atomic_store_explicit(&s->fd_armed, 0, memory_order_relaxed);
+    word = queue_idle(generation);
+    atomic_store_explicit(&s->queue.word, word, memory_order_release);
+    /* seq_cst: from here on hooks see it, before the look at the releases in
+     * flight below (I2 in inflight.h, for LAPSE_ALL) */
+    atomic_fetch_or_explicit(&lapse_live,
+                             (uint64_t)1 << (s - lapse_subscribers.one),
+                             memory_order_seq_cst);
+}
+
+int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
+{
+    struct subscriber *s;
+    void *module;
+    int err = check_how(how);
+
+    if (!err && !out)
+        err = -EINVAL;
+    if (err)
+        return err;
+    module = hold_module(how->callback);
+    err = lock_take(&lapse_subscribers.registry);
+    if (err)
+        goto out;
+    s = free_one();
+    err = s ? pool_open(&s->pool, lapse_config.records) : -ENOSPC;
+    if (!err && how->delivery == LAPSE_CALLBACK)
+        err = drainer_start();
+    if (!err)
+        err = lock_take(&s->lock);
+    if (err) {
+        lock_drop(&lapse_subscribers.registry);
+        goto out;
+    }
+    fill(s, how, module);
+    if (how->flags & LAPSE_ALL)
+        watch_meet_in_flight(s, 0, USER_END);
+    *out = (lapse_handle){.word = (const uint64_t *)&s->queue.word,
+                          .generation = subscriber_generation(s),
+                          .index = (uint32_t)(s - lapse_subscribers.one)};
+    lock_drop(&s->lock);
+    lock_drop(&lapse_subscribers.registry);
+    return 0;
+out:
+    if (module)
+        dlclose(module);
+    return err;
+}
+
+/* Nobody sees it any more: its records go back, its handle is stale. */
+static void retire(struct subscriber *s)
+{
+    uint32_t generation = subscriber_generation(s) + 1, index;
+    uint64_t word, idle;
+    int fd = atomic_exchange_explicit(&s->fd, -1, memory_order_relaxed);
+
+    if (!generation)
+        generation = 1;
+    idle = queue_idle(generation);
+    /* seq_cst N2: see call_inline */
+    atomic_fetch_and_explicit(&lapse_live,
+                              ~((uint64_t)1 << (s - lapse_subscribers.one)),
+                              memory_order_seq_cst);
+    word = atomic_exchange_explicit(&s->queue.word, idle,
+                                    memory_order_seq_cst);
+    for (index = (uint32_t)(word & QUEUE_INDEX); index;) {
+        struct record *r = pool_at(&s->pool, index);
+
+        index = atomic_load_explicit(&r->next, memory_order_relaxed);
+        pool_give(&s->pool, r);
+    }
+    for (index = s->first; index;) {
+        struct record *r = pool_at(&s->pool, index);
+
+        index = atomic_load_explicit(&r->next, memory_order_relaxed);
+        pool_give(&s->pool, r);
+    }
+    s->first = s->last = s->cursor = 0;
+    filter_clear(&s->filter);
+    s->state = SUBSCRIBER_LEAVING;
+    if (fd >= 0)
+        sys(SYS_close, fd);
+}
+
+/* Wait until no hook of another thread runs an INLINE handler of it. */
+static void wait_inline(unsigned index)
+{
+    uintptr_t self = thread_self();
+
+    for (unsigned i = 0; i < IN_FLIGHT_SLOTS; i++) {
+        struct in_flight *f = &lapse_in_flight.slot[i];
+
+        /* seq_cst N2, acquire of N3 */
+        while ((atomic_load_explicit(&f->inlining, memory_order_seq_cst) >>
+                    index &
+                1) &&
+               atomic_load_explicit(&f->owner, memory_order_relaxed) != self)
+            sys(SYS_sched_yield);
+    }
+}
+
+void subscriber_finish(struct subscriber *s)
+{
+    void *module = s->module;
+
+    s->module = NULL;
+    s->state = SUBSCRIBER_FREE;
+    atomic_store_explicit(&s->callback, NULL, memory_order_release);
+    lock_drop(&s->lock);
+    if (module)
+        dlclose(module);
+}
+
+int lapse_unsubscribe(lapse_handle h)
+{
+    struct subscriber *s;
+    uintptr_t busy;
+    int err = subscriber_lock(h, &s);
+
+    if (err)
+        return err;
+    retire(s);
+    if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
+        LAPSE_INLINE)
+        wait_inline((unsigned)(s - lapse_subscribers.one));
+    for (;;) {
+        uint32_t turn =
+            atomic_load_explicit(&s->deliverer_turn, memory_order_acquire);
+
+        busy = atomic_load_explicit(&s->deliverer, memory_order_acquire);
+        if (!busy) {
+            subscriber_finish(s);
+            return 0;
+        }
+        lock_drop(&s->lock);
+        if (busy == thread_self())
+            return 0; /* from its own callback: deliver() finishes it */
+        sys(SYS_futex, &s->deliverer_turn, FUTEX_WAIT_PRIVATE, turn, 0);
+        if (lock_take(&s->lock))
+            return 0;
+        if (s->state != SUBSCRIBER_LEAVING ||
+            subscriber_generation(s) != h.generation + 1) {
+            lock_drop(&s->lock); /* deliver() finished it */
+            return 0;
+        }
+    }
+}
+
+void subscriber_fork_child(struct subscriber *s)
+{
+    uintptr_t busy =
+        atomic_load_explicit(&s->deliverer, memory_order_relaxed);
+    bool lost = busy && busy != thread_self();
+
+    atomic_store_explicit(&s->lock.waiters, 0, memory_order_relaxed);
+    if (lost)
+        atomic_store_explicit(&s->deliverer, 0, memory_order_relaxed);
+    if (s->state == SUBSCRIBER_LEAVING && lost) {
+        s->state = SUBSCRIBER_FREE; /* its last callback is not here; the
+                                       module stays loaded */
+        s->module = NULL;
+    }
+    if (s->state != SUBSCRIBER_LIVE)
+        return;
+    if (!(s->flags & LAPSE_FORK_KEEP)) {
+        retire(s);
+        if (busy != thread_self())
+            s->state = SUBSCRIBER_FREE;
+        return;
+    }
+    /* Events that another thread had taken and not yet told are lost here. */
+    if (lost) {
+        s->overflow = true;
+        s->overflow_told = 0;
+    }
+    poll_fork_child(s);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What lives on in a forked child: subscriptions kept or dropped, events that
+ * waited, callbacks, descriptors, and releases that a thread was in which the
+ * child does not have. Then a fork storm while watched memory is released.
+ * Usage: api_fork [FORKS]
+ */
+#include <sys/poll.h> /* not shim/poll.h */
+#include <pthread.h>
+#include <sched.h>
+
+#include "api.h"
+
+#define LIMIT 2.0 /* seconds that a child of the storm may take */
+#define BATCH 16
+
+static uint64_t told_seq; /* of the last event that told() was after */
+
+/* One full round; true if an event overlaps. */
+static bool told(lapse_handle s, const void *addr, size_t len)
+{
+    struct lapse_event ev[BATCH];
+    bool hit = false;
+    int n;
+
+    do {
+        n = lapse_poll(s, ev, BATCH);
+        for (int i = 0; i < n; i++)
+            if (event_overlaps(&ev[i], addr, len)) {
+                hit = true;
+                told_seq = ev[i].seq;
+            }
+    } while (n == BATCH);
+    return hit;
+}
+
+/* Runs one check in a child, whose exit status says which step failed. */
+static void in_child(const char *what, int (*step)(void))
+{
+    pid_t pid;
+    int status;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0)
+        _exit(step());
+    status = pid < 0 ? -1 : wait_for(pid, 10);
+    if (status == -1)
+        check(false, "%s: hung", what);
+    else
+        check(status == 0, "%s: wait status %#x", what, (unsigned)status);
+}
+
+static lapse_handle kept, dropped;
+static char *watched;
+static _Atomic uintptr_t called_addr;
+
+static void on_event(const struct lapse_event *e, void *arg)
+{
+    (void)arg;
+    if (event_overlaps(e, watched, PAGE))
+        atomic_store(&called_addr, (uintptr_t)watched);
+}
+
+static int child_handles(void)
+{
+    struct lapse_event ev[BATCH];
+    lapse_handle fresh_one;
+
+    if (lapse_poll(dropped, ev, BATCH) != -ESTALE || !lapse_pending(dropped))
+        return 1;
+    if (lapse_watch(dropped, watched, PAGE) != -ESTALE ||
+        lapse_unsubscribe(dropped) != -ESTALE)
+        return 2;
+    if (lapse_pending(kept) || lapse_poll(kept, ev, BATCH) != 0)
+        return 3;
+    munmap(watched, PAGE);
+    if (!lapse_pending(kept) || !told(kept, watched, PAGE))
+        return 4;
+    if (lapse_pending(kept))
+        return 5;
+    fresh_one = subscribe(LAPSE_POLL, LAPSE_ALL, NULL, NULL);
+    munmap(watched + PAGE, PAGE);
+    if (!told(fresh_one, watched + PAGE, PAGE) ||
+        lapse_unsubscribe(fresh_one) != 0 || lapse_unsubscribe(kept) != 0 ||
+        lapse_unsubscribe(kept) != -ESTALE)
+        return 6;
+    return 0;
+}
+
+static int child_told_before(void)
+{
+    return !told(kept, watched + 2 * PAGE, PAGE);
+}
+
+static void test_handles(void)
+{
+    watched = fresh(4 * PAGE);
+    kept = subscribe(LAPSE_POLL, LAPSE_FORK_KEEP, NULL, NULL);
+    dropped = subscribe(LAPSE_POLL, 0, NULL, NULL);
+    need(lapse_watch(kept, watched, 4 * PAGE) == 0, "watch");
+    need(lapse_watch(dropped, watched, 4 * PAGE) == 0, "watch");
+    in_child("kept and dropped subscriptions", child_handles);
+    check(!lapse_pending(kept) && !lapse_pending(dropped),
+          "the parent heard nothing of its child's releases");
+    munmap(watched + 2 * PAGE, PAGE);
+    in_child("an event that waited at the fork", child_told_before);
+    check(told(kept, watched + 2 * PAGE, PAGE) &&
+              told(dropped, watched + 2 * PAGE, PAGE),
+          "the parent still has it");
+}
+
+static int child_callback_sync(void)
+{
+    int err;
+
+    munmap(watched, PAGE);
+    err = lapse_sync(kept);
+    return err ? -err : atomic_load(&called_addr) != (uintptr_t)watched;
+}
+
+/* The thread that calls back is there again after the first call of ours. */
+static int child_callback_prompt(void)
+{
+    if (lapse_watch(kept, watched, PAGE))
+        return 2;
+    munmap(watched, PAGE);
+    for (int i = 0; i < 2000; i++) {
+        if (atomic_load(&called_addr) == (uintptr_t)watched)
+            return 0;
+        sleep_us(1000);
+    }
+    return 1;
+}
+
+static void test_callbacks(void)
+{
+    lapse_unsubscribe(kept);
+    kept = subscribe(LAPSE_CALLBACK, LAPSE_FORK_KEEP, on_event, NULL);
+    need(lapse_watch(kept, watched, PAGE) == 0, "watch");
+    in_child("a callback in the child, by lapse_sync", child_callback_sync);
+    in_child("a callback in the child, by itself", child_callback_prompt);
+    check(atomic_load(&called_addr) == 0, "the parent's was not called");
+    lapse_unsubscribe(kept);
+}
+
+static bool readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
+}
+
+static int child_fd(void)
+{
+    int fd = lapse_fd(kept);
+
+    if (fd < 0 || readable(fd))
+        return 1;
+    munmap(watched, PAGE);
+    if (!readable(fd))
+        return 2;
+    return !told(kept, watched, PAGE) || readable(fd);
+}
+
+static void test_fd(void)
+{
+    int fd;
+
+    kept = subscribe(LAPSE_POLL, LAPSE_FORK_KEEP, NULL, NULL);
+    need(lapse_watch(kept, watched, PAGE) == 0, "watch");
+    fd = lapse_fd(kept);
+    check(fd >= 0 && !readable(fd), "a descriptor");
+    in_child("a descriptor in the child", child_fd);
+    check(!readable(fd), "the child's events do not wake the parent");
+    munmap(watched, PAGE);
+    check(readable(fd) && told(kept, watched, PAGE) && !readable(fd),
+          "the parent's own do");
+}
+
+/* 0: not begun, 1: open, 2: to be ended */
+static atomic_int opened;
+
+static void *hold_open(void *page)
+{
+    lapse_release release;
+
+    lapse_publish_begin(page, PAGE, &release);
+    atomic_store(&opened, 1);
+    while (atomic_load(&opened) != 2)
+        sched_yield();
+    lapse_publish_end(&release);
+    return NULL;
+}
+
+/* The thread that would close the release is not here: it counts as closed. */
+static int child_open(void)
+{
+    if (!lapse_pending(kept))
+        return 1;
+    if (!told(kept, watched + 3 * PAGE, PAGE))
+        return 2;
+    for (int i = 0; i < 2 && lapse_pending(kept); i++)
+        told(kept, watched, PAGE);
+    if (lapse_pending(kept))
+        return 3;
+    munmap(watched + 3 * PAGE, PAGE);
+    return !told(kept, watched + 3 * PAGE, PAGE) || lapse_pending(kept);
+}
+
+static void test_open(bool drained_before)
+{
+    pthread_t thread;
+    uint64_t seq;
+
+    atomic_store(&opened, 0);
+    need(lapse_watch(kept, watched + 3 * PAGE, PAGE) == 0, "watch");
+    pthread_create(&thread, NULL, hold_open, watched + 3 * PAGE);
+    while (!atomic_load(&opened))
+        sched_yield();
+    if (drained_before)
+        check(told(kept, watched + 3 * PAGE, PAGE), "told while open");
+    in_child(drained_before ? "an open release that was told before the fork"
+                            : "an open release at the fork", child_open);
+    check(told(kept, watched + 3 * PAGE, PAGE) && lapse_pending(kept),
+          "open in the parent");
+    seq = told_seq;
+    atomic_store(&opened, 2);
+    pthread_join(thread, NULL);
+    check(told(kept, watched + 3 * PAGE, PAGE) && told_seq == seq,
+          "told once more, closed, by the same number");
+    check(!lapse_pending(kept), "and no more");
+    lapse_unwatch(kept, watched + 3 * PAGE, PAGE);
+}
+
+static atomic_bool stop;
+
+/* J1: releases watched blocks nonstop. */
+static void *releaser(void *unused)
+{
+    while (!atomic_load(&stop)) {
+        char *p = fresh(4 * PAGE), *q = malloc(400000);
+        const void *was = q;
+
+        q[0] = 1;
+        KEEP(was);
+        lapse_watch(kept, p, 4 * PAGE);
+        lapse_watch(kept, was, 400000);
+        munmap(p, 4 * PAGE);
+        lapse_unwatch(kept, p, 4 * PAGE);
+        free(q);
+        lapse_unwatch(kept, was, 400000);
+    }
+    return unused;
+}
+
+static int child_storm(void)
+{
+    char *p = fresh(4 * PAGE), *q;
+
+    if (lapse_watch(kept, p, 4 * PAGE))
+        return 1;
+    if (!SANITIZED) { /* in theirs another thread may hold a lock for ever */
+        q = malloc(1 << 20);
+        memset(q, 1, 1 << 20);
+        KEEP(q);
+        if (lapse_watch(kept, q, 1 << 20))
+            return 4;
+        free(q);
+        q = malloc(100);
+        KEEP(q);
+        free(q);
+    }
+    munmap(p, 4 * PAGE);
+    if (!told(kept, p, 4 * PAGE))
+        return 2;
+    told(kept, p, PAGE);
+    return lapse_pending(kept) ? 3 : 0;
+}
+
+static void test_storm(int forks)
+{
+    pthread_t thread[2];
+    int bad = 0;
+
+    for (int i = 0; i < 2; i++)
+        pthread_create(&thread[i], NULL, releaser, NULL);
+    for (int i = 0; i < forks && !bad; i++) {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            int step = child_storm();
+
+            if (i % 16 == 1 && !step)
+                execl("/bin/true", "true", (char *)NULL);
+            _exit(step);
+        }
+        status = pid < 0 ? -1 : wait_for(pid, LIMIT);
+        bad = status != 0;
+        if (bad)
+            printf("child %d: %s, wait status %#x\n", i,
+                   status == -1 ? "hung" : "ended", (unsigned)status);
+        if (i % 4 == 0)
+            told(kept, watched, PAGE);
+    }
+    check(!bad, "J1: %d forks while watched memory is released", forks);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], NULL);
+}
+
+#ifdef __SANITIZE_THREAD__
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+#endif
+
+int main(int argc, char **argv)
+{
+    int forks = argc > 1 ? atoi(argv[1]) : 1000;
+
+    alarm(120); /* a hang of the parent is a failure, too */
+    test_handles();
+    test_callbacks();
+    test_fd();
+    test_open(false);
+    test_open(true);
+    fflush(stdout);
+    test_storm(forks);
+    return api_end();
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program with an allocator of its own, that releases memory inside malloc
+ * (as jemalloc and mimalloc do) and is first called before anybody's
+ * constructor, when it calls mmap, getenv, open and sysconf.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "victim.h"
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+
+static char page[PAGE] __attribute__((aligned(4096)));
+static atomic_ulong calls, failures;
+static atomic_flag started = ATOMIC_FLAG_INIT;
+
+static void purge(void)
+{
+    void *p;
+
+    if (!atomic_flag_test_and_set(&started)) {
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+        if (fd < 0 || sysconf(_SC_NPROCESSORS_ONLN) < 1 ||
+            (getenv("PATH") && !*getenv("PATH")))
+            atomic_fetch_add(&failures, 1);
+        close(fd);
+    }
+    p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+             -1, 0);
+    if (p == MAP_FAILED || munmap(p, PAGE) ||
+        madvise(page, PAGE, MADV_DONTNEED))
+        atomic_fetch_add(&failures, 1);
+    atomic_fetch_add(&calls, 1);
+}
+
+void *malloc(size_t n)
+{
+    purge();
+    return __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    purge();
+    return __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+    purge();
+    return __libc_realloc(p, n);
+}
+
+void free(void *p)
+{
+    int saved = errno;
+
+    purge();
+    errno = saved;
+    __libc_free(p);
+}
+
+/* What a compiler cannot take out. */
+static void *volatile sink;
+
+static void *worker(void *unused)
+{
+    for (int i = 0; i < 2000; i++) {
+        sink = malloc(100 + (size_t)i * 100);
+        free(realloc(sink, 300000));
+        free(calloc(10, 10));
+    }
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t thread[2];
+    void *handle;
+    pid_t pid;
+
+    page[0] = 1;
+    sink = malloc(10);
+    check(page[0] == 0, "malloc releases a page");
+    free(sink);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&thread[i], NULL, worker, NULL);
+    for (int i = 0; i < 5; i++) {
+        handle = dlopen(beside("lib_release.so"), RTLD_NOW);
+        check(handle && dlclose(handle) == 0, "dlopen and dlclose");
+    }
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        worker(NULL);
+        _exit(0);
+    }
+    check(wait_for(pid, 20) == 0, "a forked child");
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], NULL);
+    check(atomic_load(&calls) > 12000, "own malloc was used");
+    check(atomic_load(&failures) == 0, "no release failed");
+    return victim_end();
+}
