@@ -31,14 +31,18 @@ HOT      := shim/inflight shim/queue shim/pool shim/filter_query shim/release \
 SHIM     := $(patsubst %.c,%,$(wildcard shim/*.c))
 HOOKS    := $(patsubst %.c,%,$(wildcard hooks/*.c)) \
             $(patsubst %.S,%,$(wildcard hooks/*.S))
-ZYOBJ    := $(addprefix $(BUILD)/zydis/,Decoder.o DecoderData.o SharedData.o \
-            Utils.o Mnemonic.o Register.o MetaInfo.o Segment.o)
+ZYOBJ    := $(addprefix $(BUILD)/zydis/,Decoder.o DecoderData.o SharedData.o)
+ZYFLAGS  := -DZYDIS_STATIC_BUILD -DZYCORE_STATIC_BUILD -DZYAN_NO_LIBC \
+            -DZYDIS_MINIMAL_MODE -DZYDIS_DISABLE_FORMATTER \
+            -DZYDIS_DISABLE_ENCODER -DZYDIS_DISABLE_AVX512 -DZYDIS_DISABLE_KNC
+LIBFLAGS := -Wl,-soname,liblapse.so.$(SOVER) \
+            -Wl,--version-script=shim/lapse.map -Wl,-z,initfirst \
+            -Wl,-z,nodelete,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined
 objects   = $(patsubst %,$(BUILD)/%.o,$(1))
 LIB      := $(BUILD)/liblapse.so
 TOOLS    := $(BUILD)/lapse $(BUILD)/torture
-UNITS    := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-VICTIMS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/victims/*.c))
-BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
+
+.SECONDARY:
 
 all: $(LIB) $(TOOLS)
 
@@ -54,25 +58,21 @@ $(BUILD)/%.o: %.c .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(BASE) $(if $(filter $*,$(HOT)),$(HOOKFLAGS),$(SANFLAGS)) \
-	    -Ishim -I. -I$(ZYDIS)/include -DLAPSE_VERSION='"$(VERSION)"' -c $< -o $@
+	    -iquote shim -iquote . -I$(ZYDIS)/include -DLAPSE_VERSION='"$(VERSION)"' -c $< -o $@
 $(BUILD)/%.o: %.S .deps/ready
 	@mkdir -p $(@D)
 	$(call say,AS,$<)
-	$(Q)$(CC) $(BASE) -Ishim -I. -c $< -o $@
+	$(Q)$(CC) $(BASE) -iquote shim -iquote . -c $< -o $@
 $(BUILD)/zydis/%.o: .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,zydis/$*)
 	$(Q)$(CC) -O2 -fPIC -fvisibility=hidden -w -I$(ZYDIS)/include \
-	    -I$(ZYDIS)/src -DZYDIS_STATIC_BUILD -DZYCORE_STATIC_BUILD \
-	    -DZYAN_NO_LIBC -DZYDIS_DISABLE_FORMATTER -DZYDIS_DISABLE_ENCODER \
-	    -DZYDIS_DISABLE_AVX512 -DZYDIS_DISABLE_KNC -c $(ZYDIS)/src/$*.c -o $@
+	    -I$(ZYDIS)/src $(ZYFLAGS) -c $(ZYDIS)/src/$*.c -o $@
 
 $(LIB): $(call objects,$(SHIM) $(HOOKS)) $(ZYOBJ) shim/lapse.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) \
-	    -Wl,-soname,liblapse.so.$(SOVER) -Wl,--version-script=shim/lapse.map \
-	    -Wl,-z,initfirst -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro \
-	    -Wl,-z,noexecstack -Wl,--no-undefined
+	    $(LIBFLAGS)
 	$(Q)ln -sf liblapse.so $(BUILD)/liblapse.so.$(SOVER)
 
 -include scripts/scripts.mk tests/tests.mk

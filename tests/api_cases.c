@@ -244,11 +244,13 @@ static void test_stack_and_loader(void)
 
 static void test_calls(void)
 {
-    char *p = watched(16 * PAGE), *q;
+    char *p = watched(64 * PAGE), *q;
     int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    struct iovec v[2] = {{p + PAGE, PAGE}, {p + 8 * PAGE, 2 * PAGE}};
+    struct iovec v[30];
 
-    process_madvise(fd, v, 2, MADV_DONTNEED, 0);
+    for (int i = 0; i < 30; i++)
+        v[i] = (struct iovec){p + (2 * i + 1) * PAGE, PAGE};
+    process_madvise(fd, v, 30, MADV_DONTNEED, 0);
     close(fd);
     covered("process_madvise", LAPSE_REASON_MADVISE);
 

@@ -67,11 +67,25 @@ static bool release_next(void)
     return true;
 }
 
+/* Once: armed again at the handler's end, or a slow machine would run nothing
+ * but handlers. */
+static void arm(long us)
+{
+    struct itimerval once = {{0, 0}, {0, us}};
+
+    setitimer(ITIMER_REAL, &once, NULL);
+}
+
 static void on_alarm(int number)
 {
+    int saved = errno;
+
     (void)number;
-    if (release_next())
+    if (release_next()) {
         atomic_fetch_add(&by_handler, 1);
+        arm(100);
+    }
+    errno = saved;
 }
 
 static void note(const struct lapse_event *e)
@@ -116,13 +130,6 @@ static void prepare(lapse_handle s)
     memset(told, 0, sizeof told);
     overflow = false;
     atomic_store(&next_slot, 0);
-}
-
-static void arm(long us)
-{
-    struct itimerval every = {{0, us}, {0, us}};
-
-    setitimer(ITIMER_REAL, &every, NULL);
 }
 
 static void signal_stack(void)

@@ -67,15 +67,17 @@ void free(void *p)
     __libc_free(p);
 }
 
-/* What a compiler cannot take out. */
-static void *volatile sink;
-
 static void *worker(void *unused)
 {
     for (int i = 0; i < 2000; i++) {
-        sink = malloc(100 + (size_t)i * 100);
-        free(realloc(sink, 300000));
-        free(calloc(10, 10));
+        void *p = malloc(100 + (size_t)i * 100), *q = calloc(10, 10);
+
+        KEEP(p);
+        KEEP(q);
+        p = realloc(p, 300000);
+        KEEP(p);
+        free(p);
+        free(q);
     }
     return unused;
 }
@@ -83,13 +85,14 @@ static void *worker(void *unused)
 int main(void)
 {
     pthread_t thread[2];
-    void *handle;
+    void *handle, *p;
     pid_t pid;
 
     page[0] = 1;
-    sink = malloc(10);
+    p = malloc(10);
+    KEEP(p);
     check(page[0] == 0, "malloc releases a page");
-    free(sink);
+    free(p);
     for (int i = 0; i < 2; i++)
         pthread_create(&thread[i], NULL, worker, NULL);
     for (int i = 0; i < 5; i++) {

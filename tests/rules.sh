@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The rules of the house, checked on the source and on what was built:
+#  1. hook objects call nothing outside their closed set (G4);
+#  2. the library exports what the version script says, and nothing else;
+#  3. hooks/ may include shim/, shim/ nothing of hooks/, tools only lapse.h
+#     and report.h;
+#  4. hook objects use no vector or x87 register;
+#  5. little thread-local storage, and no library dragged in but libc;
+#  6. every source says its licence.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+build=${1:-build}
+bad=0
+
+say() {
+    if [ -n "$2" ]; then
+        bad=1
+        echo "FAILED  $1:"
+        echo "$2" | sed 's/^/        /'
+    else
+        echo "ok      $1"
+    fi
+}
+
+hot=$(make -s --no-print-directory BUILD="$build" print-hot)
+objects=
+for h in $hot; do objects="$objects $build/$h.o"; done
+[ -n "$objects" ] || { echo "FAILED  no hook objects named"; exit 1; }
+# $objects is a list
+# shellcheck disable=SC2086
+undefined=$(nm -u $objects | awk 'NF == 2 { print $2 }' | sort -u)
+# shellcheck disable=SC2086
+defined=$(nm --defined-only $objects | awk 'NF == 3 { print $3 }' | sort -u)
+# Data of other files of shim/ and hooks/ that hooks read, and nothing else.
+data="lapse_report lapse_reporting lapse_subscribers _GLOBAL_OFFSET_TABLE_"
+say "hooks call nothing outside their closed set" "$(for u in $undefined; do
+    echo "$defined $data" | tr ' ' '\n' | grep -qx "$u" || echo "$u"
+done)"
+
+say "exports equal the version script" "$(
+    nm -D --defined-only "$build/liblapse.so" |
+        awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+        sort > "$build/exports.is"
+    sed -n 's/^ *\(lapse_[a-z_]*\);/\1/p' shim/lapse.map |
+        sort > "$build/exports.must"
+    diff "$build/exports.is" "$build/exports.must")"
+say "the header declares every export" "$(
+    while read -r f; do
+        grep -q "\b$f(" shim/lapse.h || echo "$f"
+    done < "$build/exports.must")"
+
+say "shim/ includes nothing of hooks/" \
+    "$(grep -n '#include.*hooks/' shim/*.c shim/*.h)"
+say "tools include only lapse.h and report.h of the library" \
+    "$(grep -nE '#include "((\.\./)?(shim|hooks)/|queue|pool|filter)' \
+        scripts/*.c scripts/*.h | grep -vE '(lapse|report)\.h"')"
+
+# shellcheck disable=SC2086
+say "hooks use general registers only" \
+    "$(objdump -d --no-show-raw-insn $objects |
+        grep -E '%([xyz]mm|st|mm[0-7])' | head -n 3)"
+
+say "at most 64 bytes of thread-local storage" "$(
+    readelf -lW "$build/liblapse.so" |
+        awk '$1 == "TLS" && strtonum($6) > 64 { print $6 }')"
+say "no dependency but libc and the loader" "$(
+    readelf -dW "$build/liblapse.so" | grep NEEDED |
+        grep -vE 'libc\.so|ld-linux|lib(a|t|ub)san')"
+say "no text is writable" "$(readelf -lW "$build/liblapse.so" |
+    awk '$1 == "LOAD" && / RWE /')"
+
+say "every source names its licence" "$(
+    for f in shim/*.[ch] hooks/*.[chS] scripts/* tests/*.* tests/victims/*; do
+        head -n 3 "$f" | grep -q SPDX-License-Identifier: || echo "$f"
+    done)"
+say "no line is longer than 80 columns" "$(
+    grep -nE '^.{81,}' shim/*.[ch] hooks/*.[chS] | head)"
+exit $bad
