@@ -31,6 +31,8 @@ static void count(struct release *r, unsigned path, uintptr_t bytes,
     uintptr_t pc = 0;
     enum inside inside = INSIDE_NOTHING;
 
+    if (bytes > USER_END / 2) /* how much is not known */
+        bytes = 0;
     if (__builtin_expect(lapse_reporting, 0)) {
         inside = caller_inside(stack, path, &pc);
         report_caller(pc, path, bytes);

@@ -12,10 +12,9 @@
 
 static bool subscribed(void)
 {
-    /* seq_cst: part of F1 (inflight.h); who subscribes later and watches
-     * meets this release in flight, with one page said: but it also pins
-     * later than it looked, and a segment is detached whole or not at all */
-    return atomic_load_explicit(&lapse_live, memory_order_seq_cst) != 0;
+    /* relaxed: only saves the asking; who subscribes a moment later meets a
+     * release in flight that is said to be as long as it can be */
+    return atomic_load_explicit(&lapse_live, memory_order_relaxed) != 0;
 }
 
 size_t shm_segment_size(int id)
@@ -23,9 +22,9 @@ size_t shm_segment_size(int id)
     struct shmid_ds ds;
 
     if (!subscribed() && !lapse_reporting)
-        return 0;
+        return USER_END;
     if (sys(SYS_shmctl, id, IPC_STAT, &ds))
-        return 0;
+        return USER_END;
     return ds.shm_segsz;
 }
 
@@ -39,21 +38,20 @@ enum { START, END, PERMS, OFFSET, DEVICE, INODE, PATH };
 
 struct scan {
     uintptr_t want;
-    uint64_t device, inode; /* of the segment, once met */
     uintptr_t end;
 };
 
+/*
+ * The kernel detaches every piece of the segment that still lies where it was
+ * attached: the first page may be gone, and others. This takes every file's
+ * mapping that lies so, which may be one too many, never one too few.
+ */
+
 static void take_line(struct scan *s, const struct line *l)
 {
-    if (l->value[START] == s->want) {
-        s->device = l->value[DEVICE];
-        s->inode = l->value[INODE];
+    if (l->value[INODE] && l->value[START] >= s->want &&
+        l->value[OFFSET] == l->value[START] - s->want)
         s->end = l->value[END];
-    } else if (s->end && l->value[START] > s->want &&
-               l->value[DEVICE] == s->device && l->value[INODE] == s->inode &&
-               l->value[OFFSET] == l->value[START] - s->want) {
-        s->end = l->value[END]; /* a further piece of the same attachment */
-    }
 }
 
 static void take_char(struct scan *s, struct line *l, char c)
@@ -66,11 +64,11 @@ static void take_char(struct scan *s, struct line *l, char c)
         take_line(s, l);
         *l = (struct line){0};
     } else if (l->field == PATH || (c == ':' && l->field == DEVICE)) {
-        return; /* the two halves of the device run together: still unique */
+        return;
     } else if (c == ' ' || (c == '-' && l->field == START)) {
         l->field++;
     } else if (l->field != PERMS && digit >= 0) {
-        /* inodes are decimal; read as hex they are still unique */
+        /* an inode is decimal: only whether it is 0 is asked */
         l->value[l->field] = l->value[l->field] << 4 | (uint64_t)digit;
     }
 }
@@ -83,7 +81,7 @@ uintptr_t shm_attached_end(uintptr_t start)
     long fd, n;
 
     if (!subscribed() && !lapse_reporting)
-        return start + PAGE_SIZE;
+        return USER_END;
     fd = sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return USER_END;

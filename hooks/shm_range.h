@@ -9,14 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Size of a segment by id, rounded up to pages; 0 when there is none or
- * nobody subscribes. One shmctl. */
+/* Size of a segment by id; USER_END when it cannot be told, or nobody asks
+ * (no subscriber: who comes now shall meet all of it in flight). */
 size_t shm_segment_size(int id);
 
 /*
  * End of what shmdt(start) detaches: read from /proc/self/maps, which costs
- * about 2 us and 60 ns a mapping. start + 1 page when nobody subscribes, the
- * end of user space when /proc cannot be read.
+ * about 2 us and 60 ns a mapping. The end of user space when nobody
+ * subscribes, as above, or when /proc cannot be read.
  */
 uintptr_t shm_attached_end(uintptr_t start);
 

@@ -38,7 +38,7 @@ static void set_records(const char *value)
 
     if (parse(value, RECORDS_MIN, RECORDS_MAX, &n))
         log_warn("LAPSE_RECORDS=%s: want a number from %u to %u; using %u",
-                 value, RECORDS_MIN, RECORDS_MAX, RECORDS_DEFAULT);
+                 value, RECORDS_MIN, RECORDS_MAX, lapse_config.records);
     else
         lapse_config.records = (uint32_t)n;
 }

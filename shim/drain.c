@@ -135,16 +135,22 @@ static void drain_round(bool *any, bool *held)
     }
 }
 
+/* Is there a reason not to sleep: records, or nobody left to sleep for? */
 static bool anything_new(void)
 {
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        if ((atomic_load_explicit(&lapse_live, memory_order_acquire) >> i &
-             1) &&
+    bool any = false;
+
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        if (!(atomic_load_explicit(&lapse_live, memory_order_seq_cst) >> i &
+              1) ||
             atomic_load_explicit(&lapse_subscribers.one[i].delivery,
-                                 memory_order_relaxed) == LAPSE_CALLBACK &&
-            pending(&lapse_subscribers.one[i], QUEUE_INDEX | QUEUE_OVERFLOW))
+                                 memory_order_relaxed) != LAPSE_CALLBACK)
+            continue;
+        any = true;
+        if (pending(&lapse_subscribers.one[i], QUEUE_INDEX | QUEUE_OVERFLOW))
             return true;
-    return false;
+    }
+    return !any;
 }
 
 static void sleep_until_told(bool held)
@@ -156,6 +162,13 @@ static void sleep_until_told(bool held)
         sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAIT_PRIVATE, 1,
             held ? &tick : NULL);
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
+}
+
+void drainer_wake(void)
+{
+    if (atomic_exchange_explicit(&lapse_drainer_asleep, 0,
+                                 memory_order_seq_cst))
+        sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAKE_PRIVATE, 1);
 }
 
 static bool may_leave(void)
@@ -264,6 +277,7 @@ int lapse_drain(void)
 {
     if (in_callback())
         return -EDEADLK;
+    drainer_revive();
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
         struct subscriber *s = &lapse_subscribers.one[i];
 

@@ -47,6 +47,8 @@ struct in_flight {
     _Atomic uint64_t inlining;
     /* For inline_due; written by the holder. */
     _Atomic uint64_t seq;
+    /* What INLINE handlers were told, exactly; 0, 0: nothing yet. */
+    _Atomic uintptr_t told_start, told_end;
     _Atomic uint32_t reason;
 } __attribute__((aligned(64)));
 
@@ -68,8 +70,8 @@ extern __thread struct in_flight_hint lapse_hint
 
 #define RANGE_PAGES_BITS 29
 #define RANGE_PAGES_MAX (((uint64_t)1 << RANGE_PAGES_BITS) - 1)
-/* A call that releases nothing: a page that nobody can watch. */
-#define RANGE_NOTHING (((USER_END >> PAGE_SHIFT) << RANGE_PAGES_BITS) | 1)
+/* A call that releases nothing: no page at all, so it overlaps no watch. */
+#define RANGE_NOTHING ((uint64_t)1 << RANGE_PAGES_BITS)
 
 static inline uint64_t range_pack(uintptr_t start, uintptr_t end)
 {

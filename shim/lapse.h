@@ -11,11 +11,12 @@
  * The protocol of a cache, which is all most users need:
  *
  *     lookup:  if (lapse_pending(s))             // one load, inline
- *                  while ((n = lapse_poll(s, ev, 16)) > 0) {
+ *                  do {
+ *                      n = lapse_poll(s, ev, 16);
+ *                      if (n < 0) drop everything: the subscription is over
  *                      for (i = 0; i < n; i++)
  *                          drop_overlapping(ev[i].addr, ev[i].len);
- *                      if (n < 16) break;
- *                  }
+ *                  } while (n == 16);
  *     miss:    lapse_watch(s, addr, len);        // before pinning
  *              pin(addr, len);
  *              if (lapse_pending(s)) drain; if this range was hit: unpin, retry
@@ -81,7 +82,9 @@ enum lapse_delivery {
 
 /* Subscription flags. */
 #define LAPSE_ALL 0x1u       /* every release, not only of watched ranges */
-#define LAPSE_FORK_KEEP 0x2u /* lives on in a forked child (default: drop) */
+#define LAPSE_FORK_KEEP 0x2u /* lives on in a forked child (default: drop); a
+                                CALLBACK one is told there from the child's
+                                first lapse_ call with its handle on */
 
 /* Event flags. */
 #define LAPSE_EVENT_OPEN 0x1u     /* its system call has not returned yet */
@@ -90,8 +93,9 @@ enum lapse_delivery {
 struct lapse_event {
     uintptr_t addr;    /* first byte, page-aligned (FREE, USER: exact) */
     size_t len;        /* bytes */
-    uint64_t seq;      /* order of publication in this process, from 1;
-                          the same release told twice has one number */
+    uint64_t seq;      /* order of publication in this process, from 1; a
+                          release told twice has one number, but a second
+                          one where lapse_watch met it in progress */
     uint32_t reason;   /* enum lapse_reason */
     uint32_t flags;    /* LAPSE_EVENT_* */
     uint64_t spare[2]; /* 0 */

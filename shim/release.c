@@ -9,6 +9,10 @@ struct subscribers lapse_subscribers;
 
 static void overflow_one(struct subscriber *s)
 {
+    /* An INLINE handler has no queue; it is called instead. */
+    if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
+        LAPSE_INLINE)
+        return;
     queue_collapse(&s->queue, &s->pool);
     atomic_fetch_add_explicit(&lapse_subscribers.overflowed, 1,
                               memory_order_relaxed);
@@ -21,14 +25,6 @@ void release_overflow(uint64_t subscribers)
     for (; subscribers; subscribers &= subscribers - 1)
         overflow_one(
             &lapse_subscribers.one[__builtin_ctzll(subscribers)]);
-}
-
-void release_unslotted(void)
-{
-    /* seq_cst B1: before OVERFLOW is set; see in_flight_blind */
-    atomic_fetch_add_explicit(&lapse_in_flight.unslotted, 1,
-                              memory_order_seq_cst);
-    release_overflow(~(uint64_t)0);
 }
 
 /* A number per release, given when the first subscriber wants it. */
@@ -69,13 +65,30 @@ static void call_inline(struct release *r, struct subscriber *s,
                                   memory_order_release);
 }
 
+/* What to say again at the end; a vector of ranges as one that holds all. */
+static void tell_hull(struct in_flight *s, const struct lapse_event *event)
+{
+    uintptr_t end = event->addr + event->len;
+    uintptr_t was =
+        atomic_load_explicit(&s->told_end, memory_order_relaxed);
+
+    /* relaxed: the holder alone reads and writes these */
+    atomic_store_explicit(&s->seq, event->seq, memory_order_relaxed);
+    if (!was || event->addr < atomic_load_explicit(&s->told_start,
+                                                   memory_order_relaxed))
+        atomic_store_explicit(&s->told_start, event->addr,
+                              memory_order_relaxed);
+    if (end > was)
+        atomic_store_explicit(&s->told_end, end, memory_order_relaxed);
+}
+
 static void publish_inline(struct release *r, struct subscriber *s,
                            const struct lapse_event *event)
 {
     call_inline(r, s, event);
     if (!r->slot)
         return; /* called again from release_end_marked, as OVERFLOW */
-    atomic_store_explicit(&r->slot->seq, event->seq, memory_order_relaxed);
+    tell_hull(r->slot, event);
     atomic_fetch_or_explicit(&r->slot->inline_due,
                              (uint64_t)1 << (s - lapse_subscribers.one),
                              memory_order_relaxed);
@@ -159,14 +172,24 @@ static void end_inline(struct release *r, uint64_t due)
 {
     struct in_flight *s = r->slot;
     uint64_t range = atomic_load_explicit(&s->range, memory_order_relaxed);
+    uint64_t seq =
+        atomic_exchange_explicit(&s->seq, 0, memory_order_relaxed);
+    uintptr_t start =
+        atomic_exchange_explicit(&s->told_start, 0, memory_order_relaxed);
+    uintptr_t end =
+        atomic_exchange_explicit(&s->told_end, 0, memory_order_relaxed);
     struct lapse_event event = {
-        .addr = range_start(range),
-        .len = range_end(range) - range_start(range),
-        .seq = atomic_load_explicit(&s->seq, memory_order_relaxed),
         .reason = atomic_load_explicit(&s->reason, memory_order_relaxed)};
 
-    if (range == RANGE_NOTHING)
+    if (!due || range == RANGE_NOTHING)
         return; /* a watch marked the holder before us, a moment late */
+    if (!end) { /* a watch met us: nothing was told yet */
+        start = range_start(range);
+        end = range_end(range);
+    }
+    event.addr = start;
+    event.len = end - start;
+    event.seq = next_seq(&seq);
     for (; due; due &= due - 1)
         call_inline(r, &lapse_subscribers.one[__builtin_ctzll(due)], &event);
 }
@@ -185,6 +208,16 @@ static void inline_overflow(struct release *r)
             LAPSE_INLINE)
             call_inline(r, s, &event);
     }
+}
+
+/* All 1024 slots are taken: queues get OVERFLOW now and at the end; INLINE
+ * handlers are called with the range now, with OVERFLOW at the end. */
+void release_unslotted(void)
+{
+    /* seq_cst B1: before OVERFLOW is set; see in_flight_blind */
+    atomic_fetch_add_explicit(&lapse_in_flight.unslotted, 1,
+                              memory_order_seq_cst);
+    release_overflow(~(uint64_t)0);
 }
 
 void release_end_marked(struct release *r)

@@ -88,7 +88,8 @@ static int check_how(const struct lapse_subscription *how)
 static struct subscriber *free_one(void)
 {
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        if (lapse_subscribers.one[i].state == SUBSCRIBER_FREE)
+        if (atomic_load_explicit(&lapse_subscribers.one[i].state,
+                                 memory_order_relaxed) == SUBSCRIBER_FREE)
             return &lapse_subscribers.one[i];
     return NULL;
 }
@@ -218,6 +219,11 @@ static void wait_inline(unsigned index)
                atomic_load_explicit(&f->owner, memory_order_relaxed) != self)
             sys(SYS_sched_yield);
     }
+    /* Releases without a slot may be calling it too. */
+    while (!lapse_hint.depth &&
+           atomic_load_explicit(&lapse_in_flight.unslotted,
+                                memory_order_seq_cst))
+        sys(SYS_sched_yield);
 }
 
 void subscriber_finish(struct subscriber *s)
@@ -228,6 +234,7 @@ void subscriber_finish(struct subscriber *s)
     s->state = SUBSCRIBER_FREE;
     atomic_store_explicit(&s->callback, NULL, memory_order_release);
     lock_drop(&s->lock);
+    drainer_wake(); /* it leaves when nobody wants a callback any more */
     if (module)
         dlclose(module);
 }

@@ -11,7 +11,7 @@
 /*
  * A release in flight that may have looked at the filter before we changed it:
  * put a record of it into the queue on its behalf, open for as long as its
- * slot is. It says the part that is watched. seq 0: it has none of its own.
+ * slot is. It says the part that is watched.
  */
 static void tell_in_flight(struct subscriber *s, unsigned slot,
                            uintptr_t start, uintptr_t end)
@@ -36,6 +36,7 @@ static void tell_in_flight(struct subscriber *s, unsigned slot,
     rec->start = start;
     rec->end = end;
     /* relaxed: may be the last holder's; only for people */
+    /* so it cannot be held against the mask of reasons */
     rec->reason = atomic_load_explicit(&f->reason, memory_order_relaxed);
     rec->seq = atomic_fetch_add_explicit(&lapse_subscribers.seq, 1,
                                          memory_order_relaxed) +

@@ -86,8 +86,8 @@ static bool drain(struct cache *c, const char *addr, size_t len)
     do {
         n = lapse_poll(c->told, events, EVENTS);
         if (n < 0) { /* no subscription any more: nothing can be trusted */
-            events[0] = (struct lapse_event){
-                .len = SIZE_MAX, .reason = LAPSE_REASON_OVERFLOW};
+            events[0] = (struct lapse_event){.len = SIZE_MAX,
+                                             .reason = LAPSE_REASON_OVERFLOW};
             n = 1;
         }
         for (int i = 0; i < n; i++) {
@@ -212,9 +212,9 @@ static bool run(struct cache *c)
         return false;
     good &= expect(c, a, "mapped over", true, LAPSE_REASON_REPLACE);
 
-    moved = mremap(a, SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_FIXED,
-                   mmap(NULL, 2 * SIZE, PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    moved = mremap(
+        a, SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_FIXED,
+        mmap(NULL, 2 * SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (moved == MAP_FAILED || map(a, MAP_FIXED_NOREPLACE) != a)
         return false;
     good &= expect(c, a, "moved away, and the same address got again", true,

@@ -62,8 +62,8 @@ say "hooks use general registers only" \
         grep -E '%([xyz]mm|st|mm[0-7])' | head -n 3)"
 
 say "at most 64 bytes of thread-local storage" "$(
-    readelf -lW "$build/liblapse.so" |
-        awk '$1 == "TLS" && strtonum($6) > 64 { print $6 }')"
+    size=$(readelf -lW "$build/liblapse.so" | awk '$1 == "TLS" { print $6 }')
+    [ $((size)) -le 64 ] || echo "$size")"
 say "no dependency but libc and the loader" "$(
     readelf -dW "$build/liblapse.so" | grep NEEDED |
         grep -vE 'libc\.so|ld-linux|lib(a|t|ub)san')"

@@ -2,8 +2,8 @@
 #include "shim/lapse.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdint.h>
+#include <sys/poll.h> /* <poll.h> would be shim/poll.h */
 
 #include "tests/unit.h"
 

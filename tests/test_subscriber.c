@@ -64,7 +64,8 @@ static void expect_all(const char *what, lapse_handle h, int want)
     cr_expect_eq(lapse_sync(h), want, "%s: sync", what);
     cr_expect_eq(lapse_fd(h), want, "%s: fd", what);
     cr_expect_eq(lapse_unsubscribe(h), want, "%s: unsubscribe", what);
-    cr_expect(lapse_pending(h), "%s: its next call shall say so", what);
+    if (want == -ESTALE || !h.word)
+        cr_expect(lapse_pending(h), "%s: not pending", what);
     cr_expect_eq(errno, ERANGE, "%s: errno", what);
 }
 

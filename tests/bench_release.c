@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the library costs: the same loops, bare and preloaded.
+ *
+ *     bench_release [LIB]          runs itself without and with LD_PRELOAD=LIB
+ *                                  in turn, and prints medians and differences
+ *     bench_release pair NAME N 'command' 'command'
+ *                                  wall and processor time of the two in turn
+ *     bench_release malloc N       N pairs of malloc and free, in malloc_loop()
+ *     bench_release child          one of the runs; prints "key value" lines
+ *
+ * Two processes are never laid out alike, and the kernel's own time differs
+ * with that by more than the library costs. So each run also times the same
+ * system call made by an instruction of this program, which nobody patches,
+ * in batches that alternate with those through libc; what is compared is how
+ * much dearer libc's call is than that one, bare and preloaded. Batches are
+ * short, and the fast ones count: those had the processor to themselves.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lapse.h"
+#include "sys.h"
+
+#define ROUNDS 9
+#define BATCHES 301
+#define CALLS 100
+#define QUIET 0.1 /* of the batches of a run, the tenth that is fastest */
+#define PAGE 4096ul
+#define TIB ((size_t)1 << 40)
+#define KEYS 64
+
+static int (*subscribe)(const struct lapse_subscription *, lapse_handle *);
+static int (*unsubscribe)(lapse_handle);
+static int (*watch)(lapse_handle, const void *, size_t);
+static int (*poll_events)(lapse_handle, struct lapse_event *, size_t);
+
+static lapse_handle handle;
+static char *probe; /* a page that is not mapped, or not touched */
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(2);
+}
+
+static double now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Sorts. */
+static double quantile(double *v, size_t n, double q)
+{
+    qsort(v, n, sizeof(*v), by_value);
+    return v[(size_t)((double)(n - 1) * q + 0.5)];
+}
+
+/* The loops. Each is a function: its loop is all that is in it. */
+
+#define LOOP static __attribute__((noinline)) void
+
+LOOP loop_munmap(int n)
+{
+    while (n--)
+        munmap(probe, PAGE);
+}
+
+LOOP loop_munmap_own(int n)
+{
+    while (n--)
+        sys(SYS_munmap, probe, PAGE);
+}
+
+LOOP loop_madvise(int n)
+{
+    while (n--)
+        madvise(probe, PAGE, MADV_DONTNEED);
+}
+
+LOOP loop_madvise_own(int n)
+{
+    while (n--)
+        sys(SYS_madvise, probe, PAGE, MADV_DONTNEED);
+}
+
+LOOP loop_munmap_poll(int n)
+{
+    struct lapse_event event[4];
+
+    while (n--) {
+        munmap(probe, PAGE);
+        if (lapse_pending(handle) && poll_events(handle, event, 4) != 1)
+            die("not one event");
+    }
+}
+
+LOOP loop_pending(int n)
+{
+    while (n--) {
+        if (lapse_pending(handle))
+            die("pending");
+        __asm__ volatile("" ::: "memory");
+    }
+}
+
+LOOP loop_poll(int n)
+{
+    struct lapse_event event[4];
+
+    while (n--)
+        poll_events(handle, event, 4);
+}
+
+LOOP loop_nothing(int n)
+{
+    while (n--)
+        __asm__ volatile("" ::: "memory");
+}
+
+/* Found by name by callgrind. */
+void malloc_loop(int n);
+__attribute__((noinline)) void malloc_loop(int n)
+{
+    while (n--) {
+        void *p = malloc(64);
+
+        __asm__ volatile("" : "+r"(p)::"memory");
+        free(p);
+    }
+}
+
+static double once(void (*loop)(int), int n)
+{
+    double t = now_ns();
+
+    loop(n);
+    return (now_ns() - t) / n;
+}
+
+/* The time through libc, and how much more it is than our own. Sorts. */
+static void print_measured(const char *key, double *a, double *own, size_t n)
+{
+    double quiet = quantile(a, n, QUIET);
+
+    printf("%s %.3f\n%s+ %.3f\n", key, quiet, key,
+           quiet - quantile(own, n, QUIET));
+}
+
+static void measure(const char *key, void (*loop)(int), void (*own)(int))
+{
+    double a[BATCHES], own_ns[BATCHES];
+
+    loop(CALLS);
+    for (int i = 0; i < BATCHES; i++) {
+        if (i % 2)
+            a[i] = once(loop, CALLS);
+        own_ns[i] = once(own, CALLS);
+        if (i % 2 == 0)
+            a[i] = once(loop, CALLS);
+    }
+    print_measured(key, a, own_ns, BATCHES);
+}
+
+static char *reserve(size_t len)
+{
+    char *p = mmap(NULL, len, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (p == MAP_FAILED)
+        die("mmap");
+    return p;
+}
+
+static void measure_tib(const char *key)
+{
+    enum { N = 200 };
+    double a[N], own_ns[N];
+
+    for (int i = 0; i < N; i++) {
+        char *p = reserve(TIB);
+        double t = now_ns();
+
+        munmap(p, TIB);
+        a[i] = now_ns() - t;
+        p = reserve(TIB);
+        t = now_ns();
+        sys(SYS_munmap, p, TIB);
+        own_ns[i] = now_ns() - t;
+    }
+    print_measured(key, a, own_ns, N);
+}
+
+/* kB of the library's own lines in smaps (its file, and the memory behind
+ * that without a name), and of the whole process. */
+static void measure_memory(void)
+{
+    Dl_info info;
+    const char *lib = NULL;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    unsigned long start, end, before = 0, kb;
+    unsigned long rss = 0, own = 0, all_own = 0;
+    char line[4400], name[4200];
+    int ours = 0;
+
+    if (!f)
+        die("smaps");
+    if (subscribe && dladdr(*(void **)&subscribe, &info))
+        lib = info.dli_fname;
+    while (fgets(line, sizeof(line), f)) {
+        name[0] = 0;
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %4199s", &start, &end,
+                   name) >= 2 && strchr(line, '-') < strchr(line, ' ')) {
+            ours = (lib && !strcmp(name, lib)) ||
+                   (ours && start == before && !name[0]);
+            before = end;
+        } else if (sscanf(line, "Rss: %lu", &kb) == 1) {
+            rss += ours ? kb : 0;
+        } else if (sscanf(line, "Anonymous: %lu", &kb) == 1) {
+            all_own += kb;
+            own += ours ? kb : 0;
+        }
+    }
+    fclose(f);
+    printf("rss %lu\nrss.own %lu\nrss.all.own %lu\n", rss, own, all_own);
+}
+
+static void measure_probe(const char *munmap_key, const char *madvise_key,
+                          char *unmapped, char *untouched)
+{
+    probe = unmapped;
+    measure(munmap_key, loop_munmap, loop_munmap_own);
+    probe = untouched;
+    measure(madvise_key, loop_madvise, loop_madvise_own);
+}
+
+static void watch_every_other(char *from, int n, int already)
+{
+    for (int i = already; i < n; i++)
+        if (watch(handle, from + 2 * PAGE * i, PAGE))
+            die("lapse_watch");
+}
+
+/* Watches are made where nothing is mapped: the library does not mind, and
+ * the kernel is given the same work with any number of them. */
+static void measure_watched(char *unmapped, char *untouched)
+{
+    struct lapse_subscription how = {.size = sizeof(how),
+                                     .delivery = LAPSE_POLL};
+    char *far = reserve((size_t)4 << 30);
+
+    *(void **)&unsubscribe = dlsym(RTLD_DEFAULT, "lapse_unsubscribe");
+    *(void **)&watch = dlsym(RTLD_DEFAULT, "lapse_watch");
+    *(void **)&poll_events = dlsym(RTLD_DEFAULT, "lapse_poll");
+    if (subscribe(&how, &handle))
+        die("lapse_subscribe");
+    measure_probe("munmap.0", "madvise.0", unmapped, untouched);
+    watch_every_other(far, 1000, 0);
+    measure_probe("munmap.1000", "madvise.1000", unmapped, untouched);
+    watch_every_other(far, 100000, 1000);
+    measure_probe("munmap.100000", "madvise.100000", unmapped, untouched);
+    measure_tib("tib.100000");
+    measure("pending", loop_pending, loop_nothing);
+    measure("poll", loop_poll, loop_nothing);
+    munmap(far, (size_t)4 << 30);
+    while (poll_events(handle, (struct lapse_event[1]){}, 1) > 0)
+        ;
+    probe = far + PAGE; /* between two that are watched */
+    measure("munmap.between", loop_munmap, loop_munmap_own);
+    probe = unmapped;
+    if (watch(handle, probe, PAGE))
+        die("lapse_watch");
+    measure("watched", loop_munmap_poll, loop_munmap_own);
+    unsubscribe(handle);
+}
+
+static int child(void)
+{
+    char *p = reserve(64 * PAGE), *unmapped = p + 16 * PAGE, *untouched;
+
+    munmap(unmapped, PAGE);
+    untouched = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (untouched == MAP_FAILED)
+        die("mmap");
+    if (untouched == unmapped) { /* took the hole: make another */
+        unmapped = p + 32 * PAGE;
+        munmap(unmapped, PAGE);
+    }
+    *(void **)&subscribe = dlsym(RTLD_DEFAULT, "lapse_subscribe");
+    measure_memory();
+    measure("malloc", malloc_loop, loop_nothing);
+    measure_probe("munmap", "madvise", unmapped, untouched);
+    measure_tib("tib");
+    if (subscribe)
+        measure_watched(unmapped, untouched);
+    return fflush(stdout) ? 2 : 0;
+}
+
+/* The parent: what the runs printed, by key, a value a round. */
+
+static struct {
+    char key[32];
+    double v[ROUNDS];
+} seen[2][KEYS];
+
+static double *values(int preloaded, const char *key)
+{
+    for (int i = 0; i < KEYS; i++) {
+        if (!seen[preloaded][i].key[0])
+            snprintf(seen[preloaded][i].key, 32, "%s", key);
+        if (!strcmp(seen[preloaded][i].key, key))
+            return seen[preloaded][i].v;
+    }
+    die("too many keys");
+    return NULL;
+}
+
+static void run(int preloaded, int round, const char *lib)
+{
+    char command[2 * PATH_MAX], self[PATH_MAX], key[32];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    double value;
+    FILE *f;
+
+    if (n < 0)
+        die("readlink");
+    self[n] = 0;
+    snprintf(command, sizeof(command), "exec env %s%s '%s' child",
+             preloaded ? "LD_PRELOAD=" : "-u LD_PRELOAD", preloaded ? lib : "",
+             self);
+    f = popen(command, "r");
+    if (!f)
+        die("popen");
+    while (fscanf(f, "%31s %lf", key, &value) == 2)
+        values(preloaded, key)[round] = value;
+    if (pclose(f)) {
+        fprintf(stderr, "bench_release: a run failed: %s\n", command);
+        exit(2);
+    }
+}
+
+static const struct row {
+    const char *label, *bare, *preloaded;
+    double target; /* for the difference; NAN: none */
+} rows[] = {
+    {"malloc+free, no subscriber", "malloc", "malloc", NAN},
+    {"munmap of nothing, no subscriber", "munmap", "munmap", 15},
+    {"  one subscriber, no watch", "munmap", "munmap.0", 15},
+    {"  1000 watches elsewhere", "munmap", "munmap.1000", 15},
+    {"  100000 watches elsewhere", "munmap", "munmap.100000", 15},
+    {"  between two watched pages", "munmap", "munmap.between", NAN},
+    {"madvise of nothing, no subscriber", "madvise", "madvise", 15},
+    {"  one subscriber, no watch", "madvise", "madvise.0", 15},
+    {"  1000 watches elsewhere", "madvise", "madvise.1000", 15},
+    {"  100000 watches elsewhere", "madvise", "madvise.100000", 15},
+    {"munmap of 1 TiB, no subscriber", "tib", "tib", 1000},
+    {"  100000 watches elsewhere", "tib", "tib.100000", 1000},
+    {"watched munmap, told and polled", "munmap", "watched", 80},
+    {"lapse_pending, nothing waits", NULL, "pending", NAN},
+    {"lapse_poll, nothing waits", NULL, "poll", NAN},
+};
+
+static double median_of(const double *v)
+{
+    double copy[ROUNDS];
+
+    memcpy(copy, v, sizeof(copy));
+    return quantile(copy, ROUNDS, 0.5);
+}
+
+static int print_row(const struct row *r)
+{
+    char more[2][40];
+    double diff[ROUNDS], bare = NAN, target = r->target, m;
+
+    snprintf(more[0], 40, "%s+", r->bare ? r->bare : "");
+    snprintf(more[1], 40, "%s+", r->preloaded);
+    for (int i = 0; i < ROUNDS; i++)
+        diff[i] = values(1, more[1])[i] -
+                  (r->bare ? values(0, more[0])[i] : 0);
+    if (r->bare)
+        bare = median_of(values(0, r->bare));
+    m = quantile(diff, ROUNDS, 0.5);
+    if (r->bare)
+        printf("%-34s %8.1f", r->label, bare);
+    else
+        printf("%-34s %8s", r->label, "-");
+    printf(" %8.1f %+8.1f %+7.1f %+7.1f", median_of(values(1, r->preloaded)),
+           m, quantile(diff, ROUNDS, 0.25), quantile(diff, ROUNDS, 0.75));
+    if (!isnan(target))
+        printf(" %6.0f%s", target, m > target ? "  over" : "");
+    putchar('\n');
+    return !isnan(target) && m > target;
+}
+
+static int print_memory(void)
+{
+    double lib = median_of(values(1, "rss"));
+
+    printf("%-34s %8s %8.0f %8s %7s %7s %6d%s\n",
+           "memory of the library (kB)", "-", lib, "", "", "", 256,
+           lib > 256 ? "  over" : "");
+    printf("%-34s %8s %8.0f\n", "  of that the process's own", "-",
+           median_of(values(1, "rss.own")));
+    printf("%-34s %8.0f %8.0f %+8.0f\n", "  of its own, of everybody's (kB)",
+           median_of(values(0, "rss.all.own")),
+           median_of(values(1, "rss.all.own")),
+           median_of(values(1, "rss.all.own")) -
+               median_of(values(0, "rss.all.own")));
+    return lib > 256;
+}
+
+static int compare(const char *lib)
+{
+    int over = 0;
+
+    char full[PATH_MAX];
+
+    if (!realpath(lib, full))
+        die(lib);
+    for (int i = 0; i < ROUNDS; i++) {
+        run(i % 2, i, full);
+        run(!(i % 2), i, full);
+    }
+    printf("%-34s %8s %8s %8s %7s %7s %6s\n", "ns a call; median of runs",
+           "bare", "preload", "differ", "25%", "75%", "target");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        over += print_row(&rows[i]);
+    over += print_memory();
+    return over ? 1 : 0;
+}
+
+static void timed(const char *command, double *wall, double *cpu)
+{
+    double t = now_ns();
+    struct rusage use;
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    if (pid < 0 || wait4(pid, &status, 0, &use) < 0)
+        die("run");
+    *wall = (now_ns() - t) / 1e6;
+    *cpu = (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1e3 +
+           (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e3;
+    if (status) {
+        fprintf(stderr, "bench_release: failed: %s\n", command);
+        exit(2);
+    }
+}
+
+static void print_pair(const char *label, const char *unit, double *a,
+                       double *b, double *diff, size_t n)
+{
+    double bare = quantile(a, n, 0.5), with = quantile(b, n, 0.5);
+
+    printf("%-26s %-7s %8.1f %8.1f %+8.1f %+7.1f %+7.1f\n", label, unit, bare,
+           with, quantile(diff, n, 0.5), quantile(diff, n, 0.25),
+           quantile(diff, n, 0.75));
+}
+
+static int pair(const char *name, int n, const char *bare, const char *with)
+{
+    enum { MOST = 999 };
+    static double wall[2][MOST], cpu[2][MOST], dw[MOST], dc[MOST];
+
+    if (n < 1 || n > MOST)
+        n = 7;
+    timed(bare, &wall[0][0], &cpu[0][0]); /* once for the page cache */
+    timed(with, &wall[1][0], &cpu[1][0]);
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < 2; j++) {
+            int k = (i + j) % 2;
+
+            timed(k ? with : bare, &wall[k][i], &cpu[k][i]);
+        }
+        dw[i] = wall[1][i] - wall[0][i];
+        dc[i] = cpu[1][i] - cpu[0][i];
+    }
+    print_pair(name, "wall ms", wall[0], wall[1], dw, (size_t)n);
+    print_pair("", "cpu ms", cpu[0], cpu[1], dc, (size_t)n);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && !strcmp(argv[1], "child"))
+        return child();
+    if (argc == 3 && !strcmp(argv[1], "malloc")) {
+        free(malloc(64)); /* tcache, and the loader's lazy binding */
+        malloc_loop(atoi(argv[2]));
+        return 0;
+    }
+    if (argc == 6 && !strcmp(argv[1], "pair"))
+        return pair(argv[2], atoi(argv[3]), argv[4], argv[5]);
+    return compare(argc == 2 ? argv[1] : "build/liblapse.so");
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a forked child finds. It says by its exit code which check failed. */
+#include "shim/fork.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/poll.h> /* <poll.h> would be shim/poll.h */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit.h"
+
+TestSuite(fork, .init = unit_start);
+
+/* The child makes a thread, as it may. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+
+#define IN_CHILD(x)          \
+    do {                     \
+        if (!(x))            \
+            _exit(__LINE__ % 256); \
+    } while (0)
+
+static void expect_child(pid_t pid)
+{
+    int status;
+
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert(WIFEXITED(status), "killed by %d", WTERMSIG(status));
+    cr_assert_eq(WEXITSTATUS(status), 0, "failed in line %d (modulo 256)",
+                 WEXITSTATUS(status));
+}
+
+static pid_t forked(void)
+{
+    pid_t pid = fork();
+
+    cr_assert_geq(pid, 0);
+    if (!pid)
+        alarm(5); /* a hang is a failure as any other */
+    return pid;
+}
+
+static bool idle_after_one(lapse_handle h, struct lapse_event *e)
+{
+    return lapse_pending(h) && lapse_poll(h, e, 1) == 1 &&
+           lapse_poll(h, e + 1, 1) == 0 && !lapse_pending(h);
+}
+
+Test(fork, drops_who_did_not_ask)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL);
+    struct lapse_event e[2];
+    pid_t pid;
+
+    lapse_watch(h, unit_at(0), 1);
+    lapse_publish(unit_at(0), 1);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(lapse_poll(h, e, 1) == -ESTALE);
+        IN_CHILD(lapse_watch(h, unit_at(0), 1) == -ESTALE);
+        IN_CHILD(lapse_unsubscribe(h) == -ESTALE);
+        IN_CHILD(lapse_pending(h));
+        h = unit_poller(0);
+        IN_CHILD(lapse_publish(unit_at(0), 1) == 0);
+        IN_CHILD(!lapse_pending(h)); /* the watch is gone as well */
+        _exit(0);
+    }
+    expect_child(pid);
+    cr_assert(idle_after_one(h, e), "the parent's is as it was");
+}
+
+Test(fork, keeps_who_asked)
+{
+    lapse_handle h = unit_poller(LAPSE_FORK_KEEP);
+    struct lapse_event e[2];
+    pid_t pid;
+
+    lapse_watch(h, unit_at(0), 1);
+    lapse_publish(unit_at(0), 1);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(idle_after_one(h, e));
+        lapse_publish(unit_at(1), 1);
+        IN_CHILD(!lapse_pending(h));
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(idle_after_one(h, e));
+        IN_CHILD(lapse_unsubscribe(h) == 0);
+        _exit(0);
+    }
+    expect_child(pid);
+    cr_assert(idle_after_one(h, e));
+    cr_assert(!lapse_pending(h), "the child's releases are not ours");
+}
+
+/* The thread that would end it is not there. */
+Test(fork, closes_what_others_had_open)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    struct lapse_event e[2];
+    struct unit_opener o;
+    pid_t pid;
+
+    unit_open(&o, unit_at(0), 1);
+    lapse_poll(h, e, 2);
+    cr_assert_eq(e[0].flags, LAPSE_EVENT_OPEN);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(idle_after_one(h, e));
+        IN_CHILD(e[0].addr == (uintptr_t)unit_at(0));
+        IN_CHILD(e[0].flags == 0);
+        for (int i = 0; i < 2 * UNIT_RECORDS; i++) { /* no record is lost */
+            lapse_publish(unit_at(1), 1);
+            IN_CHILD(idle_after_one(h, e));
+            IN_CHILD(e[0].addr == (uintptr_t)unit_at(1));
+        }
+        _exit(0);
+    }
+    expect_child(pid);
+    cr_assert_eq(lapse_poll(h, e, 2), 1);
+    cr_assert_eq(e[0].flags, LAPSE_EVENT_OPEN, "in the parent it runs on");
+    unit_close(&o);
+    cr_assert_eq(lapse_poll(h, e, 2), 1);
+    cr_assert(!lapse_pending(h));
+}
+
+/* Met by a watch, it has a record that its holder knows nothing of. */
+Test(fork, closes_what_a_watch_met)
+{
+    lapse_handle h = unit_poller(LAPSE_FORK_KEEP);
+    struct lapse_event e[2];
+    struct unit_opener o;
+    pid_t pid;
+
+    unit_open(&o, unit_at(0), 1);
+    lapse_watch(h, unit_at(0), 1);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(idle_after_one(h, e));
+        IN_CHILD(e[0].flags == 0);
+        _exit(0);
+    }
+    expect_child(pid);
+    unit_close(&o);
+}
+
+Test(fork, ends_the_overflow_of_what_others_had_open)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    struct lapse_event e[2];
+    struct unit_opener o;
+    pid_t pid;
+
+    for (int i = 0; i < UNIT_RECORDS; i++)
+        lapse_publish(unit_at(i), 1);
+    unit_open(&o, unit_at(0), 1); /* gets no record */
+    lapse_poll(h, e, 2);
+    cr_assert_eq(e[0].reason, LAPSE_REASON_OVERFLOW);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(idle_after_one(h, e));
+        IN_CHILD(e[0].reason == LAPSE_REASON_OVERFLOW);
+        _exit(0);
+    }
+    expect_child(pid);
+    cr_assert(lapse_pending(h));
+    unit_close(&o);
+}
+
+/* A release of the forking thread itself goes on in the child. */
+Test(fork, keeps_its_own_open)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    struct lapse_event e[2];
+    lapse_release r;
+    pid_t pid;
+
+    lapse_publish_begin(unit_at(0), 1, &r);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(lapse_poll(h, e, 2) == 1);
+        IN_CHILD(e[0].flags == LAPSE_EVENT_OPEN);
+        IN_CHILD(lapse_publish_end(&r) == 0);
+        IN_CHILD(idle_after_one(h, e));
+        IN_CHILD(e[0].flags == 0);
+        _exit(0);
+    }
+    expect_child(pid);
+    lapse_publish_end(&r);
+    cr_assert(idle_after_one(h, e));
+}
+
+static _Atomic int calls;
+
+static void count(const struct lapse_event *event, void *arg)
+{
+    (void)arg;
+    if (!(event->flags & LAPSE_EVENT_OPEN))
+        calls++;
+}
+
+Test(fork, revives_the_drainer_when_the_library_is_used)
+{
+    lapse_handle h = unit_subscribe(LAPSE_CALLBACK,
+                                    LAPSE_ALL | LAPSE_FORK_KEEP, count, NULL);
+    pid_t pid;
+
+    lapse_publish(unit_at(0), 1);
+    cr_assert_eq(unit_await(&calls, 1), 1);
+    pid = forked();
+    if (!pid) {
+        calls = 0;
+        lapse_watch(h, unit_at(0), 1);
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(unit_await(&calls, 1) == 1);
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(lapse_sync(h) == 0);
+        IN_CHILD(calls == 2);
+        IN_CHILD(lapse_unsubscribe(h) == 0);
+        _exit(0);
+    }
+    expect_child(pid);
+    lapse_publish(unit_at(0), 1);
+    cr_assert_eq(unit_await(&calls, 2), 2, "the parent's lives on");
+}
+
+Test(fork, a_dropped_callback_makes_no_drainer)
+{
+    lapse_handle h = unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, count, NULL);
+    pid_t pid = forked();
+
+    if (!pid) {
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(lapse_drain() == 0);
+        IN_CHILD(lapse_sync(h) == -ESTALE);
+        unit_sleep_ms(5);
+        IN_CHILD(calls == 0);
+        h = unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, count, NULL);
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(unit_await(&calls, 1) == 1); /* made for the new one */
+        _exit(0);
+    }
+    expect_child(pid);
+}
+
+Test(fork, the_child_has_a_descriptor_of_its_own)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    struct pollfd p = {.fd = lapse_fd(h), .events = POLLIN};
+    pid_t pid = forked();
+
+    if (!pid) {
+        p.fd = lapse_fd(h);
+        IN_CHILD(p.fd >= 0);
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(poll(&p, 1, 0) == 1 && p.revents == POLLIN);
+        _exit(0);
+    }
+    expect_child(pid);
+    cr_assert_eq(poll(&p, 1, 0), 0, "the child woke the parent");
+}
+
+Test(fork, the_child_counts_from_0)
+{
+    struct lapse_stats s = {.size = sizeof(s)};
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    struct lapse_event e[2];
+    pid_t pid;
+
+    lapse_publish(unit_at(0), 1);
+    lapse_poll(h, e, 2);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(lapse_stats(&s) == 0);
+        IN_CHILD(!s.published && !s.delivered);
+        IN_CHILD(!s.path[LAPSE_PATH_PUBLISH].calls);
+        IN_CHILD(s.subscribers == 1);
+        _exit(0);
+    }
+    expect_child(pid);
+    lapse_stats(&s);
+    cr_assert_eq(s.published, 1);
+}
