@@ -340,9 +340,12 @@ int filter_unwatch(struct filter *f, uintptr_t start, uintptr_t end)
 
     if (!root_of(f) || !watched(root_of(f), FILTER_ROOT_LEVEL, first, last))
         return -ENOENT;
+    /* seq_cst V3, V4: around every clearing of a bit; see filter.h */
+    atomic_fetch_add_explicit(&f->removing, 1, memory_order_seq_cst);
     err = unwatch_prepare(root_of(f), FILTER_ROOT_LEVEL, first, last);
     if (!err)
         unwatch_commit(root_of(f), FILTER_ROOT_LEVEL, first, last);
+    atomic_fetch_add_explicit(&f->removing, 1, memory_order_seq_cst);
     return err;
 }
 

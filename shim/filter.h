@@ -10,13 +10,14 @@
  * two nodes a level, eight words each.
  *
  * filter_query runs in hooks, without a lock; all else under the subscriber's
- * lock. Invariant W1: every watched page is, at all times from the end of
- * filter_watch to the beginning of its unwatch, reported by filter_query:
- * bits are set from the leaf up, a whole-child bit is replaced by the child's
- * own bits before it is cleared, and a query looks at `full` before the child.
- * Nodes are never unmapped; a query that holds one which was emptied and went
- * elsewhere overlaps the unwatch, and any watch of the same page since then
- * finds that query's release in flight (I2 in inflight.h).
+ * lock. Invariant W1: from the end of filter_watch to the beginning of its
+ * unwatch, some bit says that the page is watched. Which bit may change (a
+ * watch of the whole child comes, the page's own goes), so a query that looks
+ * at one bit before and at the other after could miss both. Hence `removing`:
+ * odd while bits are being cleared. A query that found nothing, but saw it odd
+ * or changed, says yes: a false alarm at worst, and nobody waits.
+ * Bits are set from the leaf up. Nodes are never unmapped; a query that holds
+ * one which was emptied and went elsewhere overlaps an unwatch.
  */
 #ifndef LAPSE_FILTER_H
 #define LAPSE_FILTER_H
@@ -44,6 +45,7 @@ struct filter_node {
 
 struct filter {
     struct filter_node *_Atomic root; /* NULL until the first watch */
+    _Atomic uint64_t removing;
 };
 
 /* May some page of [start, end) be watched? Page-aligned, below USER_END.

@@ -69,9 +69,15 @@ static bool query(const struct filter_leaf *leaf, int level, uint64_t first,
 
 bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
 {
+    /* seq_cst V1, V2: before and after all loads of bits; pair with V3, V4 */
+    uint64_t before = atomic_load_explicit(&f->removing, memory_order_seq_cst);
     struct filter_node *root =
         atomic_load_explicit(&f->root, memory_order_seq_cst);
 
-    return root && query(&root->leaf, FILTER_ROOT_LEVEL, start >> PAGE_SHIFT,
-                         (end - 1) >> PAGE_SHIFT);
+    if (!root)
+        return false;
+    return query(&root->leaf, FILTER_ROOT_LEVEL, start >> PAGE_SHIFT,
+                 (end - 1) >> PAGE_SHIFT) ||
+           (before & 1) ||
+           atomic_load_explicit(&f->removing, memory_order_seq_cst) != before;
 }
