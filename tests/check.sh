@@ -58,10 +58,10 @@ for t in tests/test_*.c; do
 done
 run example 20 "$build/tests/example_protocol"
 run api_cases 60 "$build/tests/api_cases"
-run api_parts 60 "$build/tests/api_parts"
+run api_parts 120 "$build/tests/api_parts"
 run api_fork 120 "$build/tests/api_fork" 300
 run api_locks 60 "$build/tests/api_locks" 2
-run api_signals 60 "$build/tests/api_signals"
+run api_signals 120 "$build/tests/api_signals"
 run api_storm 60 "$build/tests/api_storm" 3
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then
@@ -78,9 +78,9 @@ run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000
 if [ -z "$san" ]; then
-    run victims 400 tests/victims.sh "$build"
-    run run_cmd 120 env BUILD="$build" tests/run_cmd.sh
-    run strace_counts 120 env BUILD="$build" tests/strace_counts.sh
+    run victims 900 tests/victims.sh "$build"
+    run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
+    run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run install 60 tests/install.sh "$build"
 else
     skip victims "programs under a preload: not with a sanitizer's library"
@@ -88,6 +88,6 @@ else
     skip strace_counts "as above"
     skip install "as above"
 fi
-run torture_deadlock 180 env BUILD="$build" tests/torture_deadlock.sh
+run torture_deadlock 300 env BUILD="$build" tests/torture_deadlock.sh
 echo "check: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

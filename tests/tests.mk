@@ -16,17 +16,24 @@ BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
 PLAIN    := -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -pthread -MMD -MP -iquote . -iquote shim
 
+# BoxFort does not start under ThreadSanitizer: tests/tsan has a stand-in.
+LCRITERION := -lcriterion
+ifeq ($(SAN),thread)
+LCRITERION :=
+$(BUILD)/tests/test_%.o: BASE += -Itests/tsan
+endif
+
 $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
     $(BUILD)/tests/test_%.o $(call objects,tests/fake_hooks shim/log \
     $(addprefix hooks/,site window patch arch_x86_64 module coverage \
     entry_x86_64)) $(ZYOBJ)
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ -lcriterion -ldl
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
 $(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%),$(CRITERION)): \
     $(BUILD)/tests/%: $(BUILD)/tests/%.o $(call objects,$(SHIM))
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ -lcriterion -ldl
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
 $(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
@@ -64,7 +71,7 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
     $(BUILD)/tests/victims/lib_early.so
 	$(call say,CC,$<)
 	$(Q)$(CC) $(PLAIN) -o $@ $< -Wl,--no-as-needed \
-	    $(BUILD)/tests/victims/lib_early.so -Wl,-rpath,'$$ORIGIN' -ldl
+	    -L$(@D) -l:lib_early.so -Wl,-rpath,'$$ORIGIN' -ldl
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
 	$(Q)$(CC) -pthread -o $@ $< -ldl
 
