@@ -6,12 +6,15 @@
  */
 #include "shim/start.h"
 
+#include <link.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "hooks/brk.h"
 #include "hooks/caller.h"
 #include "hooks/coverage.h"
 #include "hooks/site.h"
+#include "shim/range.h"
 #include "shim/report.h"
 #include "shim/sys.h"
 
@@ -26,6 +29,34 @@ static void note_gap(void)
     }
 }
 
+/*
+ * The decoder's tables, some 110 KiB, are wanted once: let the kernel take our
+ * read-only pages out of the process again. They come back from the file when
+ * somebody looks at them.
+ */
+static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
+{
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+
+        if (h->p_type == PT_LOAD &&
+            (uintptr_t)self - info->dlpi_addr - h->p_vaddr < h->p_memsz)
+            break;
+        if (i == info->dlpi_phnum - 1)
+            return 0; /* not us */
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        uintptr_t start = page_up(info->dlpi_addr + h->p_vaddr);
+        uintptr_t end = page_down(info->dlpi_addr + h->p_vaddr + h->p_filesz);
+
+        if (h->p_type == PT_LOAD && h->p_flags == PF_R && end > start)
+            sys(SYS_madvise, start, end - start, MADV_DONTNEED);
+    }
+    return 1;
+}
+
 __attribute__((constructor)) static void start(int argc, char **argv,
                                                char **environment)
 {
@@ -38,6 +69,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     report_modules();
     sites_patch();
     note_gap();
+    dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);
     report_started();
 }
 
