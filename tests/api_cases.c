@@ -316,6 +316,29 @@ static void test_replaced(void)
     untold("C2: NOREPLACE, hint");
 }
 
+/* shmdt detaches what is left of a segment, also when its start is gone. */
+static void test_segment_without_start(int id)
+{
+    struct lapse_event events[16];
+    char *p = shmat(id, NULL, 0);
+    bool told = false;
+    int n;
+
+    munmap(p, PAGE);
+    lapse_watch(sub, p + 2 * PAGE, PAGE);
+    shmdt(p);
+    do {
+        n = lapse_poll(sub, events, 16);
+        for (int i = 0; i < n; i++)
+            told |= events[i].addr <= (uintptr_t)p + 2 * PAGE &&
+                    events[i].len > 0 &&
+                    events[i].addr + events[i].len >=
+                        (uintptr_t)p + 3 * PAGE;
+    } while (n == 16);
+    check(told, "C2: shmdt of a segment whose first page is gone");
+    lapse_unwatch(sub, p + 2 * PAGE, PAGE);
+}
+
 static void test_segments(void)
 {
     int id = shmget(IPC_PRIVATE, 2 * PAGE + 100, IPC_CREAT | 0600);
@@ -340,6 +363,7 @@ static void test_segments(void)
     check(shmat(other, p, 0) == p, "C2: another segment at that address");
     covered("C2: shmdt", LAPSE_REASON_SHMDT);
     shmdt(p);
+    test_segment_without_start(id);
     shmctl(id, IPC_RMID, NULL);
     shmctl(other, IPC_RMID, NULL);
 }
