@@ -2,21 +2,14 @@
 /* The part of caller.h that runs in hooks. */
 #include "caller.h"
 
-#include "caller_ranges.h"
-
-#define BRK_WORDS 24 /* frames of brk, sbrk and morecore; measured: 9 */
+#define BRK_WORDS 24 /* more than the frames of brk, sbrk and morecore take */
 
 struct caller_ranges caller_ranges;
-
-static inline int in(const struct text_range *r, uintptr_t pc)
-{
-    return pc - r->start < r->end - r->start;
-}
 
 static int in_allocator(uintptr_t pc)
 {
     for (unsigned i = 0; i < caller_ranges.allocators; i++)
-        if (in(&caller_ranges.allocator[i], pc))
+        if (in_text(&caller_ranges.allocator[i], pc))
             return 1;
     return 0;
 }
@@ -39,17 +32,12 @@ enum inside caller_inside(const uintptr_t *stack, unsigned path,
     *pc = from;
     if (in_allocator(from))
         return INSIDE_ALLOCATOR;
-    if (in(&caller_ranges.loader, from))
+    if (in_text(&caller_ranges.loader, from))
         return INSIDE_LOADER;
-    if (!in(&caller_ranges.libc, from))
+    if (!in_text(&caller_ranges.libc, from))
         return INSIDE_NOTHING;
     for (unsigned i = 1; path == LAPSE_PATH_BRK && i < BRK_WORDS; i++)
         if (in_allocator(stack[i]) && follows_call(stack[i]))
             return INSIDE_ALLOCATOR;
     return INSIDE_LIBC;
-}
-
-int caller_is_loader(const uintptr_t *stack, unsigned path)
-{
-    return in(&caller_ranges.loader, stack[caller_ranges.frame[path]]);
 }

@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "hooks/caller_ranges.h"
 #include "shim/release.h"
 
 /* Learn where the allocators and the loader are. Takes the loader's lock:
@@ -23,6 +24,9 @@ enum inside caller_inside(const uintptr_t *stack, unsigned path,
                           uintptr_t *pc);
 
 /* Is the direct caller ld.so (dlclose, dlopen)? Cheap; in any mode. */
-int caller_is_loader(const uintptr_t *stack, unsigned path);
+static inline int caller_is_loader(const uintptr_t *stack, unsigned path)
+{
+    return in_text(&caller_ranges.loader, stack[caller_ranges.frame[path]]);
+}
 
 #endif

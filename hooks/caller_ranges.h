@@ -12,6 +12,11 @@ struct text_range {
     uintptr_t start, end;
 };
 
+static inline int in_text(const struct text_range *r, uintptr_t pc)
+{
+    return pc - r->start < r->end - r->start;
+}
+
 /* Written by caller_start before the first site is patched, then constant. */
 struct caller_ranges {
     struct text_range allocator[ALLOCATORS_MAX];
@@ -21,6 +26,7 @@ struct caller_ranges {
      * address of its libc function: 0 but for functions with a frame. */
     unsigned frame[LAPSE_PATH_COUNT];
 };
-extern struct caller_ranges caller_ranges;
+extern struct caller_ranges caller_ranges
+    __attribute__((visibility("hidden")));
 
 #endif

@@ -25,18 +25,25 @@
 
 _Atomic uintptr_t hook_brk;
 
-static void count(struct release *r, unsigned path, uintptr_t bytes,
-                  const uintptr_t *stack)
+static enum inside note_caller(unsigned path, uintptr_t bytes,
+                               const uintptr_t *stack)
 {
     uintptr_t pc = 0;
+    enum inside inside = caller_inside(stack, path, &pc);
+
+    report_caller(pc, path, bytes);
+    return inside;
+}
+
+static inline void count(struct release *r, unsigned path, uintptr_t bytes,
+                         const uintptr_t *stack)
+{
     enum inside inside = INSIDE_NOTHING;
 
     if (bytes > USER_END / 2) /* how much is not known */
         bytes = 0;
-    if (__builtin_expect(lapse_reporting, 0)) {
-        inside = caller_inside(stack, path, &pc);
-        report_caller(pc, path, bytes);
-    }
+    if (__builtin_expect(lapse_reporting, 0))
+        inside = note_caller(path, bytes, stack);
     release_count(r, path, bytes, 1, inside);
 }
 

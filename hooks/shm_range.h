@@ -14,8 +14,8 @@
 size_t shm_segment_size(int id);
 
 /*
- * End of what shmdt(start) detaches: read from /proc/self/maps, which costs
- * about 2 us and 60 ns a mapping. The end of user space when nobody
+ * End of what shmdt(start) detaches: read from /proc/self/maps, so it
+ * costs more the more mappings there are. The end of user space when nobody
  * subscribes, as above, or when /proc cannot be read.
  */
 uintptr_t shm_attached_end(uintptr_t start);

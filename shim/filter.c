@@ -315,6 +315,17 @@ static struct filter_leaf *root_of(struct filter *f)
     return root ? &root->leaf : NULL;
 }
 
+/* seq_cst: part of F2 */
+static void widen(struct filter *f, uintptr_t start, uintptr_t end)
+{
+    uintptr_t high = atomic_load_explicit(&f->high, memory_order_relaxed);
+
+    if (!high || start < atomic_load_explicit(&f->low, memory_order_relaxed))
+        atomic_store_explicit(&f->low, start, memory_order_seq_cst);
+    if (end > high)
+        atomic_store_explicit(&f->high, end, memory_order_seq_cst);
+}
+
 int filter_watch(struct filter *f, uintptr_t start, uintptr_t end)
 {
     uint64_t first = start >> PAGE_SHIFT, last = (end - 1) >> PAGE_SHIFT;
@@ -328,9 +339,11 @@ int filter_watch(struct filter *f, uintptr_t start, uintptr_t end)
         atomic_store_explicit(&f->root, root, memory_order_seq_cst);
     }
     err = watch_prepare(root_of(f), FILTER_ROOT_LEVEL, first, last);
-    if (!err)
-        watch_commit(root_of(f), FILTER_ROOT_LEVEL, first, last);
-    return err;
+    if (err)
+        return err;
+    widen(f, start, end);
+    watch_commit(root_of(f), FILTER_ROOT_LEVEL, first, last);
+    return 0;
 }
 
 int filter_unwatch(struct filter *f, uintptr_t start, uintptr_t end)
@@ -375,6 +388,7 @@ void filter_clear(struct filter *f)
     struct filter_leaf *root = root_of(f);
 
     atomic_store_explicit(&f->root, NULL, memory_order_seq_cst);
+    atomic_store_explicit(&f->high, 0, memory_order_seq_cst);
     if (root)
         clear(root, FILTER_ROOT_LEVEL);
 }

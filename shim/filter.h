@@ -46,6 +46,9 @@ struct filter_node {
 struct filter {
     struct filter_node *_Atomic root; /* NULL until the first watch */
     _Atomic uint64_t removing;
+    /* Everything watched since the last clear lies in [low, high); high 0:
+     * nothing. They only widen, and do so before bits are set. */
+    _Atomic uintptr_t low, high;
 };
 
 /* May some page of [start, end) be watched? Page-aligned, below USER_END.

@@ -69,11 +69,17 @@ static bool query(const struct filter_leaf *leaf, int level, uint64_t first,
 
 bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
 {
-    /* seq_cst V1, V2: before and after all loads of bits; pair with V3, V4 */
-    uint64_t before = atomic_load_explicit(&f->removing, memory_order_seq_cst);
-    struct filter_node *root =
-        atomic_load_explicit(&f->root, memory_order_seq_cst);
+    struct filter_node *root;
+    uint64_t before;
 
+    /* seq_cst: part of F1. Outside, no bit was set since the last clear, so
+     * there is no unwatch to look out for. Most releases end here. */
+    if (end <= atomic_load_explicit(&f->low, memory_order_seq_cst) ||
+        start >= atomic_load_explicit(&f->high, memory_order_seq_cst))
+        return false;
+    /* seq_cst V1, V2: before and after all loads of bits; pair with V3, V4 */
+    before = atomic_load_explicit(&f->removing, memory_order_seq_cst);
+    root = atomic_load_explicit(&f->root, memory_order_seq_cst);
     if (!root)
         return false;
     return query(&root->leaf, FILTER_ROOT_LEVEL, start >> PAGE_SHIFT,

@@ -4,21 +4,21 @@
 #include "release.h"
 #include "report.h"
 
-struct in_flight_table lapse_in_flight = {.high = 1};
+struct in_flight_table lapse_in_flight;
 __thread struct in_flight_hint lapse_hint
     __attribute__((tls_model("initial-exec")));
 
-static void raise_high(unsigned i)
+static void raise_last(uint32_t i)
 {
-    uint32_t high =
-        atomic_load_explicit(&lapse_in_flight.high, memory_order_relaxed);
+    uint32_t last =
+        atomic_load_explicit(&lapse_in_flight.last, memory_order_relaxed);
 
-    /* seq_cst: before C1 of the slot, so that C2 scans far enough */
-    if (high > i)
+    if (last >= i)
         return;
-    while (high <= i && !atomic_compare_exchange_weak_explicit(
-                            &lapse_in_flight.high, &high, i + 1,
-                            memory_order_seq_cst, memory_order_relaxed))
+    /* seq_cst: before C1 of the slot, so that C2 scans far enough */
+    while (last < i && !atomic_compare_exchange_weak_explicit(
+                           &lapse_in_flight.last, &last, i,
+                           memory_order_seq_cst, memory_order_relaxed))
         ;
     /* for who reads the report of a process that was killed */
     __atomic_store_n(&lapse_report->in_flight_high, i + 1, __ATOMIC_RELAXED);
@@ -35,7 +35,7 @@ struct in_flight *in_flight_search(uint64_t range)
         /* relaxed: a quick look, the exchange decides */
         if (atomic_load_explicit(&s->range, memory_order_relaxed))
             continue;
-        raise_high(i);
+        raise_last(i);
         if (atomic_compare_exchange_strong_explicit(&s->range, &none, range,
                                                     memory_order_seq_cst,
                                                     memory_order_relaxed)) {
@@ -48,8 +48,7 @@ struct in_flight *in_flight_search(uint64_t range)
 
 bool in_flight_blind(unsigned subscriber)
 {
-    uint32_t high =
-        atomic_load_explicit(&lapse_in_flight.high, memory_order_seq_cst);
+    uint32_t high = in_flight_high();
 
     /* seq_cst B2: pairs with B1 in release.c: the mark is set before OVERFLOW
      * and taken away after OVERFLOW was set again */
@@ -78,8 +77,7 @@ bool in_flight_blind(unsigned subscriber)
 void in_flight_fork_child(void)
 {
     uintptr_t self = (uintptr_t)__builtin_thread_pointer();
-    uint32_t high =
-        atomic_load_explicit(&lapse_in_flight.high, memory_order_relaxed);
+    uint32_t high = in_flight_high();
 
     for (unsigned i = 0; i < high; i++) {
         struct in_flight *s = &lapse_in_flight.slot[i];

@@ -54,10 +54,11 @@ struct in_flight {
 
 struct in_flight_table {
     struct in_flight slot[IN_FLIGHT_SLOTS];
-    _Atomic uint32_t high;      /* slots ever used */
+    _Atomic uint32_t last;      /* highest slot ever used */
     _Atomic uint32_t unslotted; /* releases in flight that found no slot */
 };
-extern struct in_flight_table lapse_in_flight;
+extern struct in_flight_table lapse_in_flight
+    __attribute__((visibility("hidden")));
 
 /* 4 bytes of initial-exec TLS: where to look for a slot first, and how many
  * hooks this thread is inside of. Only hints for speed and for fork. */
@@ -67,6 +68,13 @@ struct in_flight_hint {
 };
 extern __thread struct in_flight_hint lapse_hint
     __attribute__((tls_model("initial-exec")));
+
+/* How many slots there are to scan. seq_cst: part of C2 (I2). */
+static inline uint32_t in_flight_high(void)
+{
+    return atomic_load_explicit(&lapse_in_flight.last, memory_order_seq_cst) +
+           1;
+}
 
 #define RANGE_PAGES_BITS 29
 #define RANGE_PAGES_MAX (((uint64_t)1 << RANGE_PAGES_BITS) - 1)
@@ -107,7 +115,7 @@ static inline struct in_flight *in_flight_claim(uint64_t range)
 
     lapse_hint.depth++;
     atomic_signal_fence(memory_order_seq_cst); /* a signal may fork here */
-    /* seq_cst C1 (see I2). The hint only ever names a slot below `high`. */
+    /* seq_cst C1 (see I2). The hint never names a slot above `last`. */
     if (!atomic_compare_exchange_strong_explicit(&s->range, &none, range,
                                                  memory_order_seq_cst,
                                                  memory_order_relaxed))

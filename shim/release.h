@@ -39,7 +39,7 @@ static inline void release_test_delay(int after)
 #endif
 
 /* Bit i: subscriber i is to be told. */
-extern _Atomic uint64_t lapse_live;
+extern _Atomic uint64_t lapse_live __attribute__((visibility("hidden")));
 
 void release_unslotted(void);
 

@@ -172,8 +172,7 @@ void report_refresh(void)
 
     if (!lapse_reporting)
         return;
-    r->in_flight_high = atomic_load_explicit(
-        &lapse_in_flight.high, memory_order_relaxed);
+    r->in_flight_high = in_flight_high();
     r->delivered = atomic_load_explicit(&lapse_subscribers.delivered,
                                         memory_order_relaxed);
     r->overflowed = atomic_load_explicit(&lapse_subscribers.overflowed,
@@ -195,12 +194,9 @@ static void clear_counters(void)
                           memory_order_relaxed);
     atomic_store_explicit(&lapse_subscribers.overflowed, 0,
                           memory_order_relaxed);
-    for (unsigned i = 0; !lapse_reporting && i < REPORT_TALLIES; i++)
-        /* only touched ones: clearing would touch the others */
-        if (i < atomic_load_explicit(&lapse_in_flight.high,
-                                     memory_order_relaxed))
-            memset(&lapse_report->tallies[i], 0,
-                   sizeof(lapse_report->tallies[i]));
+    if (!lapse_reporting)
+        memset(lapse_report->tallies, 0,
+               in_flight_high() * sizeof(lapse_report->tallies[0]));
 }
 
 /* The text is taken over; it was mapped from the parent's file, which the new

@@ -55,9 +55,9 @@ struct report {
 };
 
 /* The place the counters are now; never NULL. */
-extern struct report *lapse_report;
+extern struct report *lapse_report __attribute__((visibility("hidden")));
 /* True with LAPSE_REPORT: callers and the inside_* columns are kept. */
-extern _Bool lapse_reporting;
+extern _Bool lapse_reporting __attribute__((visibility("hidden")));
 
 /* Move the counters into a file in dir. From the constructor only. */
 void report_start(const char *dir);

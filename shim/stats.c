@@ -32,8 +32,7 @@ static void add_tally(struct lapse_stats *out, const struct report_tally *t)
 
 int lapse_stats(struct lapse_stats *out)
 {
-    uint32_t high =
-        atomic_load_explicit(&lapse_in_flight.high, memory_order_relaxed);
+    uint32_t high = in_flight_high();
     struct lapse_stats s = {.size = sizeof(s)};
 
     if (!out || out->size < sizeof(s))

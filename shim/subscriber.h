@@ -56,9 +56,10 @@ struct subscribers {
     _Atomic uint64_t seq;
     struct lock registry; /* subscribing, unsubscribing, the drainer's life */
 };
-extern struct subscribers lapse_subscribers;
+extern struct subscribers lapse_subscribers
+    __attribute__((visibility("hidden")));
 /* Bit i: subscriber i is to be told by hooks. */
-extern _Atomic uint64_t lapse_live;
+extern _Atomic uint64_t lapse_live __attribute__((visibility("hidden")));
 
 static inline uint32_t subscriber_generation(struct subscriber *s)
 {

@@ -54,8 +54,7 @@ static void tell_in_flight(struct subscriber *s, unsigned slot,
 void watch_meet_in_flight(struct subscriber *s, uintptr_t start,
                           uintptr_t end)
 {
-    uint32_t high =
-        atomic_load_explicit(&lapse_in_flight.high, memory_order_seq_cst);
+    uint32_t high = in_flight_high();
 
     for (unsigned i = 0; i < high; i++) {
         uint64_t range = atomic_load_explicit(&lapse_in_flight.slot[i].range,
