@@ -8,6 +8,7 @@
  * malloc. Run inside the release (LAPSE_INLINE) the two locks are taken in
  * both orders; run anywhere else they never are (G3).
  */
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -264,9 +265,14 @@ int deadlock_child(const struct torture_options *options,
     child = (struct torture_child){options, mode, board, {0}};
     if (!options->jemalloc)
         tune_glibc();
+    /* first: a callback looks at it */
+    if (!witness_init(options->threads)) {
+        refused("mmap", errno);
+        return 1;
+    }
     int error = subscribe();
-    if (error || !witness_init(options->threads)) {
-        refused(error ? "lapse_subscribe" : "mmap", error);
+    if (error) {
+        refused("lapse_subscribe", error);
         return 1;
     }
     for (unsigned i = 0; i < board->threads; i++) {
