@@ -164,13 +164,6 @@ static void sleep_until_told(bool held)
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
 }
 
-void drainer_wake(void)
-{
-    if (atomic_exchange_explicit(&lapse_drainer_asleep, 0,
-                                 memory_order_seq_cst))
-        sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAKE_PRIVATE, 1);
-}
-
 static bool may_leave(void)
 {
     bool leave = true;

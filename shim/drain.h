@@ -10,9 +10,6 @@
 /* With the registry held: there is a drainer when it returns 0; -EAGAIN. */
 int drainer_start(void);
 
-/* Let it look around. */
-void drainer_wake(void);
-
 /* The forked child, alone. */
 void drainer_fork_child(void);
 

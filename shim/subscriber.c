@@ -11,6 +11,7 @@
 #include "drain.h"
 #include "inflight.h"
 #include "poll.h"
+#include "wake.h"
 #include "watch.h"
 
 int subscriber_check(lapse_handle h)
@@ -234,7 +235,7 @@ void subscriber_finish(struct subscriber *s)
     s->state = SUBSCRIBER_FREE;
     atomic_store_explicit(&s->callback, NULL, memory_order_release);
     lock_drop(&s->lock);
-    drainer_wake(); /* it leaves when nobody wants a callback any more */
+    wake_drainer(); /* it leaves when nobody wants a callback any more */
     if (module)
         dlclose(module);
 }

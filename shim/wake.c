@@ -3,6 +3,14 @@
 
 _Atomic uint32_t lapse_drainer_asleep;
 
+void wake_drainer(void)
+{
+    if (atomic_load_explicit(&lapse_drainer_asleep, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&lapse_drainer_asleep, 0,
+                                 memory_order_seq_cst))
+        sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAKE_PRIVATE, 1);
+}
+
 void wake_consumer(struct subscriber *s)
 {
     static const uint64_t one = 1;
@@ -13,11 +21,7 @@ void wake_consumer(struct subscriber *s)
      * sees the other. Likewise fd_armed and poll.c (W3). */
     if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
         LAPSE_CALLBACK) {
-        if (atomic_load_explicit(&lapse_drainer_asleep,
-                                 memory_order_seq_cst) &&
-            atomic_exchange_explicit(&lapse_drainer_asleep, 0,
-                                     memory_order_seq_cst))
-            sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAKE_PRIVATE, 1);
+        wake_drainer();
         return;
     }
     if (!atomic_load_explicit(&s->fd_armed, memory_order_seq_cst) ||

@@ -11,6 +11,9 @@
 /* 1 while the drainer sleeps or is about to: a futex. */
 extern _Atomic uint32_t lapse_drainer_asleep;
 
+/* Let the drainer look around, if it sleeps. AS-safe. */
+void wake_drainer(void);
+
 /* Something was queued for s. AS-safe. */
 void wake_consumer(struct subscriber *s);
 
