@@ -17,6 +17,9 @@
 #include "shim/release.h"
 #include "shim/sys.h"
 
+/* All bodies have one type; most calls take fewer arguments. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
 #endif
@@ -85,10 +88,10 @@ static long hook_munmap(long a0, long a1, long a2, long a3, long a4, long a5,
     if (range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
         AROUND(r, start, end, LAPSE_PATH_MUNMAP,
                reason_of(stack, LAPSE_PATH_MUNMAP, LAPSE_REASON_MUNMAP),
-               stack, sys_call6(SYS_munmap, a0, a1, a2, a3, a4, a5));
+               stack, sys_call3(SYS_munmap, a0, a1, a2));
     else
         PASS(r, LAPSE_PATH_MUNMAP,
-             sys_call6(SYS_munmap, a0, a1, a2, a3, a4, a5));
+             sys_call3(SYS_munmap, a0, a1, a2));
     return ret;
 }
 
@@ -171,9 +174,9 @@ static long hook_brk_call(long a0, long a1, long a2, long a3, long a4,
 
     if (a0 && (uintptr_t)a0 < now && start < end)
         AROUND(r, start, end, LAPSE_PATH_BRK, LAPSE_REASON_BRK, stack,
-               sys_call6(SYS_brk, a0, a1, a2, a3, a4, a5));
+               sys_call3(SYS_brk, a0, a1, a2));
     else
-        PASS(r, LAPSE_PATH_BRK, sys_call6(SYS_brk, a0, a1, a2, a3, a4, a5));
+        PASS(r, LAPSE_PATH_BRK, sys_call3(SYS_brk, a0, a1, a2));
     atomic_store_explicit(&hook_brk, (uintptr_t)ret, memory_order_relaxed);
     return ret;
 }
@@ -206,10 +209,10 @@ static long hook_madvise(long a0, long a1, long a2, long a3, long a4, long a5,
         range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
         AROUND(r, start, end, LAPSE_PATH_MADVISE,
                reason_of(stack, LAPSE_PATH_MADVISE, LAPSE_REASON_MADVISE),
-               stack, sys_call6(SYS_madvise, a0, a1, a2, a3, a4, a5));
+               stack, sys_call3(SYS_madvise, a0, a1, a2));
     else
         PASS(r, LAPSE_PATH_MADVISE,
-             sys_call6(SYS_madvise, a0, a1, a2, a3, a4, a5));
+             sys_call3(SYS_madvise, a0, a1, a2));
     return ret;
 }
 
@@ -223,10 +226,10 @@ static long hook_shmdt(long a0, long a1, long a2, long a3, long a4, long a5,
     if (!(start & (PAGE_SIZE - 1)) && start < USER_END) {
         end = shm_attached_end(start);
         AROUND(r, start, end, LAPSE_PATH_SHMDT, LAPSE_REASON_SHMDT, stack,
-               sys_call6(SYS_shmdt, a0, a1, a2, a3, a4, a5));
+               sys_call3(SYS_shmdt, a0, a1, a2));
     } else {
         PASS(r, LAPSE_PATH_SHMDT,
-             sys_call6(SYS_shmdt, a0, a1, a2, a3, a4, a5));
+             sys_call3(SYS_shmdt, a0, a1, a2));
     }
     return ret;
 }
@@ -242,10 +245,10 @@ static long hook_shmat(long a0, long a1, long a2, long a3, long a4, long a5,
     if ((a2 & SHM_REMAP) && at &&
         range_of_call(at, shm_segment_size((int)a0), &start, &end))
         AROUND(r, start, end, LAPSE_PATH_SHMAT, LAPSE_REASON_REPLACE, stack,
-               sys_call6(SYS_shmat, a0, a1, a2, a3, a4, a5));
+               sys_call3(SYS_shmat, a0, a1, a2));
     else
         PASS(r, LAPSE_PATH_SHMAT,
-             sys_call6(SYS_shmat, a0, a1, a2, a3, a4, a5));
+             sys_call3(SYS_shmat, a0, a1, a2));
     return ret;
 }
 

@@ -49,7 +49,8 @@ struct scan {
 
 static void take_line(struct scan *s, const struct line *l)
 {
-    if (l->value[INODE] && l->value[START] >= s->want &&
+    /* the first segment of a boot has inode 0, but a device */
+    if ((l->value[INODE] || l->value[DEVICE]) && l->value[START] >= s->want &&
         l->value[OFFSET] == l->value[START] - s->want)
         s->end = l->value[END];
 }

@@ -150,7 +150,8 @@ static void process_fill(struct process *process, const struct report *report)
     process->callers_lost = report->callers_lost;
     for (uint64_t i = 0; i < used && i < REPORT_TALLIES; i++)
         for (unsigned path = 0; path < LAPSE_PATH_COUNT; path++)
-            stats_add(&process->path[path], &report->tallies[i].path[path]);
+            report_path_add(&process->path[path],
+                            &report->tallies[i].path[path]);
     for (unsigned path = 0; path < LAPSE_PATH_COUNT; path++)
         stats_add(&process->sum, &process->path[path]);
     process->warnings = text_copy(report->warnings, report->warnings_len,

@@ -108,9 +108,9 @@ static int room_for_child(struct filter_leaf *n, int level, unsigned i)
     c = slab_take((enum slab_kind)(level - 1));
     if (!c)
         return -ENOMEM;
-    /* release: pairs with the acquire in filter_query.c */
+    /* seq_cst: part of F2, and pairs with the acquire in filter_query.c */
     atomic_store_explicit(&((struct filter_node *)n)->child[i], c,
-                          memory_order_release);
+                          memory_order_seq_cst);
     return 0;
 }
 

@@ -67,6 +67,25 @@ static bool query(const struct filter_leaf *leaf, int level, uint64_t first,
     return false;
 }
 
+/* The usual release: all in the span of one leaf, so one node a level. */
+static inline bool query_small(const struct filter_leaf *leaf, uint64_t first,
+                               uint64_t last)
+{
+    for (int level = FILTER_ROOT_LEVEL; level; level--) {
+        unsigned i = first >> (level * FILTER_WAYS_BITS) & (FILTER_WAYS - 1);
+
+        if (bit_get(leaf->full, i)) /* before child: W1 */
+            return true;
+        leaf = atomic_load_explicit(
+            &((const struct filter_node *)leaf)->child[i],
+            memory_order_seq_cst);
+        if (!leaf)
+            return false;
+    }
+    return bits_any(leaf->full, first & (FILTER_WAYS - 1),
+                    last & (FILTER_WAYS - 1));
+}
+
 bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
 {
     struct filter_node *root;
@@ -82,8 +101,11 @@ bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
     root = atomic_load_explicit(&f->root, memory_order_seq_cst);
     if (!root)
         return false;
-    return query(&root->leaf, FILTER_ROOT_LEVEL, start >> PAGE_SHIFT,
-                 (end - 1) >> PAGE_SHIFT) ||
+    start >>= PAGE_SHIFT;
+    end = (end - 1) >> PAGE_SHIFT;
+    return (start >> FILTER_WAYS_BITS == end >> FILTER_WAYS_BITS
+                ? query_small(&root->leaf, start, end)
+                : query(&root->leaf, FILTER_ROOT_LEVEL, start, end)) ||
            (before & 1) ||
            atomic_load_explicit(&f->removing, memory_order_seq_cst) != before;
 }

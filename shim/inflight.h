@@ -61,7 +61,8 @@ extern struct in_flight_table lapse_in_flight
     __attribute__((visibility("hidden")));
 
 /* 4 bytes of initial-exec TLS: where to look for a slot first, and how many
- * hooks this thread is inside of. Only hints for speed and for fork. */
+ * hooks this thread is inside of (release.h keeps it). Only hints for speed
+ * and for fork. */
 struct in_flight_hint {
     uint16_t slot;
     uint16_t depth;
@@ -107,14 +108,12 @@ static inline uintptr_t range_end(uint64_t range)
 /* Claim a slot other than the hinted one; NULL when all are taken. */
 struct in_flight *in_flight_search(uint64_t range);
 
-static inline struct in_flight *in_flight_claim(uint64_t range)
+/* hint: lapse_hint.slot */
+static inline struct in_flight *in_flight_claim(uint64_t range, unsigned hint)
 {
-    unsigned i = lapse_hint.slot;
-    struct in_flight *s = &lapse_in_flight.slot[i];
+    struct in_flight *s = &lapse_in_flight.slot[hint];
     uint64_t none = 0;
 
-    lapse_hint.depth++;
-    atomic_signal_fence(memory_order_seq_cst); /* a signal may fork here */
     /* seq_cst C1 (see I2). The hint never names a slot above `last`. */
     if (!atomic_compare_exchange_strong_explicit(&s->range, &none, range,
                                                  memory_order_seq_cst,
@@ -141,8 +140,6 @@ static inline void in_flight_release(struct in_flight *s)
         memory_order_release);
     /* release C3: pairs with C1 of the next holder (tallies, turn) */
     atomic_store_explicit(&s->range, 0, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst);
-    lapse_hint.depth--;
 }
 
 /*

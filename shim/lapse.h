@@ -278,7 +278,9 @@ struct lapse_stats {
     size_t size; /* in: sizeof(struct lapse_stats) */
     struct lapse_path_stats path[LAPSE_PATH_COUNT];
     uint64_t published;       /* records put into subscribers' queues */
-    uint64_t filtered;        /* a subscriber's filter said: not watched */
+    uint64_t filtered;        /* looked up in a filter, and not watched;
+                                 what is far from all watches is not
+                                 looked up */
     uint64_t delivered;       /* events handed to subscribers */
     uint64_t overflowed;      /* times a queue collapsed into OVERFLOW; one
                                  OVERFLOW event may stand for several */

@@ -15,7 +15,7 @@ static int begin(const void *addr, size_t len, struct release *r)
     if (r->slot)
         atomic_store_explicit(&r->slot->reason, LAPSE_REASON_USER,
                               memory_order_relaxed);
-    if (atomic_load_explicit(&lapse_live, memory_order_seq_cst))
+    if (release_in_hull(first, last))
         release_publish(r, (uintptr_t)addr, (uintptr_t)addr + len,
                         LAPSE_REASON_USER);
     return 0;
@@ -39,6 +39,10 @@ int lapse_publish_begin(const void *addr, size_t len, lapse_release *release)
     if (!release)
         return -EINVAL;
     err = begin(addr, len, &r);
+    /* Other releases may begin and end in any order before this one ends; only
+     * without a slot, by which fork knows it, the thread counts as inside. */
+    if (!err && r.slot)
+        release_leave(&r);
     release->private_[0] = err ? 0 : (uintptr_t)r.slot;
     release->private_[1] = !err;
     return err;
@@ -52,6 +56,11 @@ int lapse_publish_end(lapse_release *release)
         return -EINVAL;
     r.slot = (struct in_flight *)(uintptr_t)release->private_[0];
     release->private_[1] = 0;
+    r.outside = lapse_hint.depth;
+    if (r.slot)
+        lapse_hint.depth = r.outside + 1;
+    else
+        r.outside--;
     release_end(&r);
     return 0;
 }

@@ -7,6 +7,32 @@
 _Atomic uint64_t lapse_live;
 struct subscribers lapse_subscribers;
 
+struct release_hull lapse_hull = {UINTPTR_MAX, 0};
+
+void release_hull_widen(uintptr_t start, uintptr_t end)
+{
+    uintptr_t low =
+        atomic_load_explicit(&lapse_hull.low, memory_order_relaxed);
+    uintptr_t high =
+        atomic_load_explicit(&lapse_hull.high, memory_order_relaxed);
+
+    /* seq_cst: part of F2 */
+    while (start < low && !atomic_compare_exchange_weak_explicit(
+                              &lapse_hull.low, &low, start,
+                              memory_order_seq_cst, memory_order_relaxed))
+        ;
+    while (end > high && !atomic_compare_exchange_weak_explicit(
+                             &lapse_hull.high, &high, end,
+                             memory_order_seq_cst, memory_order_relaxed))
+        ;
+}
+
+void release_hull_reset(void)
+{
+    atomic_store_explicit(&lapse_hull.low, UINTPTR_MAX, memory_order_seq_cst);
+    atomic_store_explicit(&lapse_hull.high, 0, memory_order_seq_cst);
+}
+
 static void overflow_one(struct subscriber *s)
 {
     /* An INLINE handler has no queue; it is called instead. */
@@ -230,7 +256,7 @@ void release_end_marked(struct release *r)
         /* seq_cst B1: after OVERFLOW was set again */
         atomic_fetch_sub_explicit(&lapse_in_flight.unslotted, 1,
                                   memory_order_seq_cst);
-        lapse_hint.depth--;
+        release_leave(r);
         return;
     }
     end_inline(r, atomic_exchange_explicit(&s->inline_due, 0,
@@ -239,6 +265,7 @@ void release_end_marked(struct release *r)
     release_overflow(atomic_load_explicit(&s->blind, memory_order_seq_cst));
     atomic_store_explicit(&s->blind, 0, memory_order_seq_cst);
     in_flight_release(s);
+    release_leave(r);
 }
 
 #ifdef LAPSE_TEST_HOOKS

@@ -19,9 +19,32 @@
 #define REPORT_CALLERS 512             /* power of two */
 #define REPORT_TEXT 32768
 
+/* Of one path: a cache line, and as few to add to as can be. */
+struct report_path {
+    uint64_t passes; /* calls that released nothing */
+    uint64_t releases;
+    uint64_t bytes;
+    uint64_t inside[3]; /* by enum inside, from INSIDE_ALLOCATOR on */
+} __attribute__((aligned(64)));
+
+static inline void report_path_add(struct lapse_path_stats *to,
+                                   const struct report_path *from)
+{
+    uint64_t releases = __atomic_load_n(&from->releases, __ATOMIC_RELAXED);
+
+    to->calls +=
+        releases + __atomic_load_n(&from->passes, __ATOMIC_RELAXED);
+    to->releases += releases;
+    to->bytes += __atomic_load_n(&from->bytes, __ATOMIC_RELAXED);
+    to->inside_allocator +=
+        __atomic_load_n(&from->inside[0], __ATOMIC_RELAXED);
+    to->inside_loader += __atomic_load_n(&from->inside[1], __ATOMIC_RELAXED);
+    to->inside_libc += __atomic_load_n(&from->inside[2], __ATOMIC_RELAXED);
+}
+
 /* Counters owned by one in-flight slot: whoever holds the slot writes. */
 struct report_tally {
-    struct lapse_path_stats path[LAPSE_PATH_COUNT];
+    struct report_path path[LAPSE_PATH_COUNT];
     uint64_t published;
     uint64_t filtered;
 } __attribute__((aligned(64)));

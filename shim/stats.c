@@ -15,17 +15,8 @@ static uint64_t load(const uint64_t *counter)
 
 static void add_tally(struct lapse_stats *out, const struct report_tally *t)
 {
-    for (unsigned p = 0; p < LAPSE_PATH_COUNT; p++) {
-        struct lapse_path_stats *to = &out->path[p];
-        const struct lapse_path_stats *from = &t->path[p];
-
-        to->calls += load(&from->calls);
-        to->releases += load(&from->releases);
-        to->bytes += load(&from->bytes);
-        to->inside_allocator += load(&from->inside_allocator);
-        to->inside_loader += load(&from->inside_loader);
-        to->inside_libc += load(&from->inside_libc);
-    }
+    for (unsigned p = 0; p < LAPSE_PATH_COUNT; p++)
+        report_path_add(&out->path[p], &t->path[p]);
     out->published += load(&t->published);
     out->filtered += load(&t->filtered);
 }

@@ -11,6 +11,7 @@
 #include "drain.h"
 #include "inflight.h"
 #include "poll.h"
+#include "release.h"
 #include "wake.h"
 #include "watch.h"
 
@@ -155,6 +156,10 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
         lock_drop(&lapse_subscribers.registry);
         goto out;
     }
+    if (!atomic_load_explicit(&lapse_live, memory_order_seq_cst))
+        release_hull_reset();
+    if (how->flags & LAPSE_ALL)
+        release_hull_widen(0, USER_END);
     fill(s, how, module);
     if (how->flags & LAPSE_ALL)
         watch_meet_in_flight(s, 0, USER_END);

@@ -25,6 +25,17 @@ static inline long sys_call6(long nr, long a, long b, long c, long d, long e,
                      : "rcx", "r11", "memory");
     return ret;
 }
+/* As sys_call6; leaves the last three where they are, for who takes three. */
+static inline long sys_call3(long nr, long a, long b, long c)
+{
+    long ret;
+
+    __asm__ volatile("syscall"
+                     : "=a"(ret)
+                     : "a"(nr), "D"(a), "S"(b), "d"(c)
+                     : "rcx", "r11", "memory");
+    return ret;
+}
 #define SYS_CALL_(nr, a, b, c, d, e, f, ...)                               \
     sys_call6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e),  \
               (long)(f))

@@ -79,9 +79,11 @@ int lapse_watch(lapse_handle h, const void *addr, size_t len)
     err = subscriber_lock(h, &s);
     if (err)
         return err;
-    err = range_of_user(addr, len, &start, &end)
-              ? filter_watch(&s->filter, start, end)
-              : -EINVAL;
+    err = range_of_user(addr, len, &start, &end) ? 0 : -EINVAL;
+    if (!err) {
+        release_hull_widen(start, end);
+        err = filter_watch(&s->filter, start, end);
+    }
     if (!err)
         watch_meet_in_flight(s, start, end);
     lock_drop(&s->lock);

@@ -84,7 +84,8 @@ Test(queue, flags_and_records_leave_each_other_alone, .init = start)
 
 Test(queue, collapse_keeps_open_records, .init = start)
 {
-    struct in_flight *f = in_flight_claim(range_pack(4096, 8192));
+    struct in_flight *f =
+        in_flight_claim(range_pack(4096, 8192), lapse_hint.slot);
     struct record *open;
     uint64_t word;
 

@@ -58,7 +58,7 @@ Test(report, is_kept_in_a_file, .init = start)
     cr_expect_eq(got.magic, REPORT_MAGIC);
     cr_expect_eq(got.pid, getpid());
     cr_expect_eq(got.ppid, getppid());
-    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].calls, 1);
+    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].releases, 1);
     cr_expect_eq(got.tallies[0].published, 1);
     cr_expect_eq(got.delivered, 1);
     cr_expect_eq(got.pool_high, 1);
@@ -128,10 +128,10 @@ Test(report, a_child_has_its_own, .init = start)
     waitpid(pid, NULL, 0);
     cr_assert(read_report(pid, 0));
     cr_expect_eq(got.ppid, getpid());
-    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].calls, 2);
+    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].releases, 2);
     cr_expect_eq(got.warnings_len, 10);
     cr_assert(read_report(getpid(), 0));
-    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].calls, 1);
+    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].releases, 1);
 }
 
 /* The same pid again, as after exec: another file, the first one stays. */
@@ -140,9 +140,9 @@ Test(report, takes_another_name_when_there_is_one, .init = start)
     lapse_publish(unit_at(0), 1);
     report_start(dir);
     cr_assert(read_report(getpid(), 1));
-    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].calls, 0);
+    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].releases, 0);
     cr_assert(read_report(getpid(), 0));
-    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].calls, 1);
+    cr_expect_eq(got.tallies[0].path[LAPSE_PATH_PUBLISH].releases, 1);
 }
 
 Test(report, goes_on_without_a_file)
@@ -154,5 +154,5 @@ Test(report, goes_on_without_a_file)
     dup2(old, 2);
     cr_assert(!lapse_reporting);
     lapse_publish(unit_at(0), 1);
-    cr_assert_eq(lapse_report->tallies[0].path[LAPSE_PATH_PUBLISH].calls, 1);
+    cr_assert_eq(lapse_report->tallies[0].path[LAPSE_PATH_PUBLISH].releases, 1);
 }
