@@ -12,7 +12,7 @@
 #define SITE(path, where) {path, where, UNSEEN, LAPSE_UNCOVERED, 0}
 #define GAP(path, where, why) {path, where, why, LAPSE_UNCOVERED, 0}
 
-static struct lapse_coverage sites[] = {
+static struct lapse_coverage table[] = {
     SITE("munmap", COVERAGE_LIBC),
     SITE("mmap", COVERAGE_LIBC),
     SITE("mremap", COVERAGE_LIBC),
@@ -26,8 +26,7 @@ static struct lapse_coverage sites[] = {
     SITE("munmap", COVERAGE_LOADER),
     SITE("mmap", COVERAGE_LOADER),
     SITE("brk", COVERAGE_LOADER),
-};
-static const struct lapse_coverage others[] = {
+    /* no sites from here on */
     {"publish", "the owner of the memory", "", LAPSE_ASKED, 0},
     GAP("inline system calls", "any code but libc and ld.so",
         "Go and static code enter the kernel by themselves; not seen unless "
@@ -43,14 +42,14 @@ static const struct lapse_coverage others[] = {
     GAP("free", "malloc",
         "byte-exact free is not seen yet; pages that it gives back are"),
 };
-#define SITES (sizeof(sites) / sizeof(sites[0]))
-#define OTHERS (sizeof(others) / sizeof(others[0]))
+#define SITES 13
+#define ROWS (sizeof(table) / sizeof(table[0]))
 
 void coverage_set(const char *path, const char *where,
                   enum lapse_mechanism mechanism, const char *detail)
 {
-    for (size_t i = 0; i < SITES; i++) {
-        struct lapse_coverage *row = &sites[i];
+    for (size_t i = 0; i < ROWS; i++) {
+        struct lapse_coverage *row = &table[i];
 
         if (strcmp(row->path, path) || strcmp(row->where, where))
             continue;
@@ -66,13 +65,13 @@ static uint32_t mechanism_of(const struct lapse_coverage *row)
     return __atomic_load_n(&row->mechanism, __ATOMIC_ACQUIRE);
 }
 
-static void read_site(struct lapse_coverage *out, size_t i)
+static void read_row(struct lapse_coverage *out, size_t i)
 {
-    out->path = sites[i].path;
-    out->where = sites[i].where;
-    out->mechanism = mechanism_of(&sites[i]);
+    out->path = table[i].path;
+    out->where = table[i].where;
+    out->mechanism = mechanism_of(&table[i]);
     /* relaxed: ordered by A90; the string was there before the program */
-    out->detail = __atomic_load_n(&sites[i].detail, __ATOMIC_RELAXED);
+    out->detail = __atomic_load_n(&table[i].detail, __ATOMIC_RELAXED);
     out->spare = 0;
 }
 
@@ -81,20 +80,16 @@ int lapse_coverage(struct lapse_coverage *rows, size_t n)
 {
     if (!rows && n)
         return -EINVAL;
-    for (size_t i = 0; i < n && i < SITES + OTHERS; i++) {
-        if (i < SITES)
-            read_site(&rows[i], i);
-        else
-            rows[i] = others[i - SITES];
-    }
-    return (int)(SITES + OTHERS);
+    for (size_t i = 0; i < n && i < ROWS; i++)
+        read_row(&rows[i], i);
+    return (int)ROWS;
 }
 
 const struct lapse_coverage *coverage_gap(void)
 {
     for (size_t i = 0; i < SITES; i++)
-        if (mechanism_of(&sites[i]) == LAPSE_UNCOVERED)
-            return &sites[i];
+        if (mechanism_of(&table[i]) == LAPSE_UNCOVERED)
+            return &table[i];
     return NULL;
 }
 
@@ -106,7 +101,7 @@ bool coverage_complete(void)
 bool coverage_none(void)
 {
     for (size_t i = 0; i < SITES; i++) {
-        uint32_t mechanism = mechanism_of(&sites[i]);
+        uint32_t mechanism = mechanism_of(&table[i]);
 
         if (mechanism != LAPSE_UNCOVERED && mechanism != LAPSE_ABSENT)
             return false;

@@ -24,8 +24,8 @@ struct hook {
     hook_body *body;
 };
 
-/* By enum lapse_path; LAPSE_PATH_PUBLISH has no row. */
-#define HOOK_COUNT LAPSE_PATH_PUBLISH
+/* By enum lapse_path. */
+#define HOOK_COUNT LAPSE_PATH_FALLOCATE
 extern const struct hook lapse_hooks[HOOK_COUNT];
 
 #endif

@@ -24,7 +24,13 @@ const char *reports_path_name(unsigned path)
         [LAPSE_PATH_SHMAT] = "shmat",
         [LAPSE_PATH_PROCESS_MADVISE] = "process_madvise",
         [LAPSE_PATH_REMAP_FILE_PAGES] = "remap_file_pages",
+        [LAPSE_PATH_FALLOCATE] = "fallocate",
+        [LAPSE_PATH_FTRUNCATE] = "ftruncate",
+        [LAPSE_PATH_TRUNCATE] = "truncate",
+        [LAPSE_PATH_OPEN] = "open",
         [LAPSE_PATH_PUBLISH] = "publish",
+        [LAPSE_PATH_FREE] = "free",
+        [LAPSE_PATH_BACKSTOP] = "backstop",
     };
 
     return path < LAPSE_PATH_COUNT ? names[path] : "?";

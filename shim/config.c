@@ -51,6 +51,22 @@ static void set_report(const char *value)
         log_warn("LAPSE_REPORT is empty: want a directory; no report kept");
 }
 
+static void set_free(const char *value)
+{
+    if (!strcmp(value, "0") || !strcmp(value, "1"))
+        lapse_config.free = *value == '1';
+    else
+        log_warn("LAPSE_FREE=%s: want 0 or 1; using 0", value);
+}
+
+static void set_backstop(const char *value)
+{
+    if (!strcmp(value, "none") || !strcmp(value, "uffd"))
+        lapse_config.backstop = *value == 'u';
+    else
+        log_warn("LAPSE_BACKSTOP=%s: want uffd or none; using none", value);
+}
+
 static void set_nothing(const char *value)
 {
     (void)value; /* read by the lapse command */
@@ -80,6 +96,8 @@ static const struct variable {
 } variables[] = {
     {"LAPSE_RECORDS", set_records},
     {"LAPSE_REPORT", set_report},
+    {"LAPSE_FREE", set_free},
+    {"LAPSE_BACKSTOP", set_backstop},
     {"LAPSE_LIBRARY", set_nothing},
 #ifdef LAPSE_TEST_HOOKS
     {"LAPSE_TEST_DELAY_BEFORE", set_before},

@@ -6,16 +6,22 @@
  *
  *   LAPSE_RECORDS=N   records preallocated per subscriber (64 to 1048576,
  *                     default 4096)
+ *   LAPSE_FREE=1      see free() and its like, byte-exact (default 0)
+ *   LAPSE_BACKSTOP=uffd  let the kernel tell of what no site sees, in watched
+ *                     ranges (default none)
  *   LAPSE_REPORT=DIR  keep counters in files in DIR; set by `lapse run`
  */
 #ifndef LAPSE_CONFIG_H
 #define LAPSE_CONFIG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lapse_config {
     uint32_t records;
     const char *report; /* NULL = no */
+    bool free;          /* hook free and its like */
+    bool backstop;      /* userfaultfd on watched ranges */
 };
 extern struct lapse_config lapse_config;
 

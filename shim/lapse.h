@@ -213,6 +213,16 @@ int lapse_drain(void);
 int lapse_fd(lapse_handle s);
 
 /*
+ * Does any subscriber watch some page of [addr, addr + len)? For allocators
+ * that would rather keep such memory than give it back. The answer may be old
+ * when it is there; yes may be said wrongly while a watch nearby is removed.
+ * Returns 1, 0; -EINVAL (NULL, zero length, wraps, outside user space).
+ * MT yes; AS yes; takes no lock; allocates nothing; CB yes (INLINE too);
+ * fork: usable.
+ */
+int lapse_watched(const void *addr, size_t len);
+
+/*
  * For runtimes with a pool of their own, or that make raw system calls: say
  * that [addr, addr + len) is released. lapse_publish tells of a release that
  * is over for all others only after this call (memory given back to a pool).
@@ -235,7 +245,9 @@ enum lapse_mechanism {
     LAPSE_SITE = 1,      /* the instruction that enters the kernel is patched */
     LAPSE_CHAINED = 2,   /* patched behind somebody else's patch */
     LAPSE_ASKED = 3,     /* reported by its owner with lapse_publish */
-    LAPSE_ABSENT = 4     /* this process has no such code: nothing to see */
+    LAPSE_ABSENT = 4,    /* this process has no such code: nothing to see */
+    LAPSE_ENTRY = 5,     /* the entry of the function is patched */
+    LAPSE_KERNEL = 6     /* the kernel tells (userfaultfd), in watched ranges */
 };
 struct lapse_coverage {
     const char *path;   /* e.g. "munmap" */
@@ -263,9 +275,16 @@ enum lapse_path {
     LAPSE_PATH_SHMAT,
     LAPSE_PATH_PROCESS_MADVISE,
     LAPSE_PATH_REMAP_FILE_PAGES,
-    LAPSE_PATH_PUBLISH,
+    LAPSE_PATH_FALLOCATE,
+    LAPSE_PATH_FTRUNCATE,
+    LAPSE_PATH_TRUNCATE,
+    LAPSE_PATH_OPEN,     /* open, openat, creat with O_TRUNC */
+    LAPSE_PATH_PUBLISH,  /* lapse_publish */
+    LAPSE_PATH_FREE,     /* LAPSE_FREE=1: free and its like */
+    LAPSE_PATH_BACKSTOP, /* LAPSE_BACKSTOP=uffd: seen by the kernel alone */
     LAPSE_PATH_COUNT
 };
+#define LAPSE_PATH_MAX 24 /* room for paths to come */
 struct lapse_path_stats {
     uint64_t calls;            /* calls that came by, releasing or not */
     uint64_t releases;         /* those that could release something */
@@ -276,7 +295,7 @@ struct lapse_path_stats {
 };
 struct lapse_stats {
     size_t size; /* in: sizeof(struct lapse_stats) */
-    struct lapse_path_stats path[LAPSE_PATH_COUNT];
+    struct lapse_path_stats path[LAPSE_PATH_MAX];
     uint64_t published;       /* records put into subscribers' queues */
     uint64_t filtered;        /* looked up in a filter, and not watched;
                                  what is far from all watches is not

@@ -64,7 +64,9 @@ const char *lapse_path_name(unsigned path)
 {
     static const char *const names[LAPSE_PATH_COUNT] = {
         "munmap", "mmap",  "mremap",          "brk",              "madvise",
-        "shmdt",  "shmat", "process_madvise", "remap_file_pages", "publish"};
+        "shmdt",  "shmat", "process_madvise", "remap_file_pages",
+        "fallocate", "ftruncate", "truncate", "open", "publish", "free",
+        "backstop"};
 
     return path < LAPSE_PATH_COUNT ? names[path] : "?";
 }

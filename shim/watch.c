@@ -105,3 +105,20 @@ int lapse_unwatch(lapse_handle h, const void *addr, size_t len)
     lock_drop(&s->lock);
     return err;
 }
+
+int lapse_watched(const void *addr, size_t len)
+{
+    uint64_t live = atomic_load_explicit(&lapse_live, memory_order_acquire);
+    uintptr_t start, end;
+
+    if (!range_of_user(addr, len, &start, &end))
+        return -EINVAL;
+    if (!release_in_hull(start, end))
+        return 0;
+    for (; live; live &= live - 1)
+        if (filter_query(
+                &lapse_subscribers.one[__builtin_ctzll(live)].filter, start,
+                end))
+            return 1;
+    return 0;
+}

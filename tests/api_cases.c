@@ -319,7 +319,6 @@ static void test_replaced(void)
 /* shmdt detaches what is left of a segment, also when its start is gone. */
 static void test_segment_without_start(int id)
 {
-    struct lapse_event events[16];
     char *p = shmat(id, NULL, 0);
     bool told = false;
     int n;

@@ -207,3 +207,20 @@ Test(watch, meets_a_release_without_a_slot)
     cr_expect_eq(lapse_poll(h, &e, 1), 0);
     cr_expect(!lapse_pending(h));
 }
+
+Test(watch, watched_asks_every_subscriber)
+{
+    lapse_handle a = unit_poller(0), b = unit_poller(0);
+
+    cr_expect_eq(lapse_watched(NULL, 1), -EINVAL);
+    cr_expect_eq(lapse_watched(unit_at(0), 0), -EINVAL);
+    cr_expect_eq(lapse_watched(unit_at(0), 1), 0);
+    lapse_watch(a, unit_at(0), 1);
+    lapse_watch(b, unit_at(5), 1);
+    cr_expect_eq(lapse_watched(unit_at(0), 1), 1);
+    cr_expect_eq(lapse_watched(unit_at(1), 1), 0, "between the two");
+    cr_expect_eq(lapse_watched(unit_at(5), 1), 1);
+    cr_expect_eq(lapse_watched(unit_at(1), 5 * PAGE_SIZE), 1);
+    lapse_unsubscribe(b);
+    cr_expect_eq(lapse_watched(unit_at(5), 1), 0);
+}
