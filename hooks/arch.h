@@ -19,18 +19,22 @@
 
 /*
  * Entries, one a site, in .text, so that they have call frame information.
- * Plain ones come first, then those of sites whose system call number is
- * known only when they are reached: libc's syscall().
+ * Those of one kind come together: of plain sites; of those that load
+ * AT_FDCWD behind the system call number; and of those whose number is known
+ * only when they are reached: libc's syscall().
  */
-#define ARCH_PLAIN_SLOTS 24
-#define ARCH_SYSCALL_SLOTS 2
-#define ARCH_SLOTS (ARCH_PLAIN_SLOTS + ARCH_SYSCALL_SLOTS)
+#define ARCH_PLAIN_SLOTS 128
+#define ARCH_HERE_SLOTS 8
+#define ARCH_SYSCALL_SLOTS 8
+#define ARCH_SLOTS (ARCH_PLAIN_SLOTS + ARCH_HERE_SLOTS + ARCH_SYSCALL_SLOTS)
 #define ARCH_SLOT_SIZE 128 /* bytes of a plain entry */
 #define ARCH_ANY_SIZE 256  /* bytes of one of syscall() */
 #define ARCH_SLOT_BACK 0   /* offsets in struct arch_slot */
 #define ARCH_SLOT_BODY 8
 #define ARCH_SLOT_BYTES 16
 #define ARCH_NR_LIMIT 512 /* system call numbers that can be hooked */
+/* stack[this], with stack as in hook.h, is the address behind the site. */
+#define ARCH_STACK_BACK (-17)
 
 #ifndef __ASSEMBLER__
 #include <stdbool.h>
@@ -63,8 +67,25 @@ struct arch_insn {
 };
 bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out);
 
-/* The bytes of a site of system call nr; nr < 0: of the one in syscall(). */
-void arch_site_bytes(uint8_t out[ARCH_SITE], int nr);
+/* What the instruction is that a site has in its window. */
+enum arch_kind {
+    ARCH_PLAIN,   /* mov $nr,%eax */
+    ARCH_HERE,    /* mov $AT_FDCWD,%edi; the number was loaded before */
+    ARCH_SYSCALL, /* the one in syscall() */
+    ARCH_NONE,    /* no site of that number */
+    ARCH_HARMLESS, /* it has that number, and an argument that does nothing */
+    ARCH_STRANGE  /* that number seems to be loaded, in an unknown way */
+};
+
+/* The bytes of a site of system call nr, where that is in them. */
+void arch_site_bytes(uint8_t out[ARCH_SITE], enum arch_kind kind, int nr);
+
+/*
+ * Is this a site of system call nr? enter points at the instruction that
+ * enters the kernel; ARCH_BEFORE bytes in front of it can be read.
+ */
+#define ARCH_BEFORE 24
+enum arch_kind arch_site_kind(const uint8_t *enter, int nr);
 
 /*
  * How many bytes at the start of a function, or of the window of its site,
@@ -72,6 +93,12 @@ void arch_site_bytes(uint8_t out[ARCH_SITE], int nr);
  * that can be told (else 0).
  */
 size_t arch_foreign(const uint8_t *code, size_t size, uintptr_t *target);
+
+/*
+ * If this function does nothing but return: its return instruction, which can
+ * be replaced by a jump, for what follows it is only padding. Else NULL.
+ */
+uint8_t *arch_empty(uint8_t *code);
 
 /* May a function begin here, to judge by what stands before it? */
 bool arch_begins(const uint8_t *code);
@@ -82,11 +109,13 @@ void arch_stub(uint8_t out[ARCH_STUB], uintptr_t to);
 bool arch_reaches(uintptr_t from, uintptr_t to);
 
 /*
- * Take an entry for the site at this address. body NULL: the site in
- * syscall(), which looks the body up in lapse_hooks[]. Returns its slot, or -1
- * when all are taken. Not thread-safe.
+ * Take an entry for the site at this address. body is not used for the site
+ * in syscall(), which looks it up in lapse_hooks[]. Returns its slot, or -1
+ * when all are taken. A slot may be given back when its site is gone, and
+ * nobody can be in its entry. Not thread-safe.
  */
-int arch_slot_take(uintptr_t site, hook_body *body);
+int arch_slot_take(uintptr_t site, enum arch_kind kind, hook_body *body);
+void arch_slot_give(int slot);
 uintptr_t arch_entry(int slot);
 
 /* This thread has forgotten what it prefetched of code it changed since. */

@@ -6,6 +6,7 @@
 
 #include <cpuid.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 /* As the Makefile compiles Zydis itself. */
 #define ZYDIS_STATIC_BUILD
@@ -111,15 +112,56 @@ bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out)
     return true;
 }
 
-void arch_site_bytes(uint8_t out[ARCH_SITE], int nr)
+void arch_site_bytes(uint8_t out[ARCH_SITE], enum arch_kind kind, int nr)
 {
     static const uint8_t load_sixth[] = {
         0x4c, 0x8b, 0x4c, 0x24, 0x08, 0x0f, 0x05 /* mov 8(%rsp),%r9 */
     };
+    static const uint8_t load_here[] = {
+        0xbf, 0x9c, 0xff, 0xff, 0xff, 0x0f, 0x05 /* mov $AT_FDCWD,%edi */
+    };
     uint8_t load_nr[] = {0xb8, 0, 0, 0, 0, 0x0f, 0x05}; /* mov $nr,%eax */
 
     memcpy(load_nr + 1, &nr, sizeof(nr));
-    memcpy(out, nr < 0 ? load_sixth : load_nr, ARCH_SITE);
+    memcpy(out,
+           kind == ARCH_SYSCALL ? load_sixth
+           : kind == ARCH_HERE  ? load_here
+                                : load_nr,
+           ARCH_SITE);
+}
+
+/* Does mov $nr,%eax end this many bytes before? */
+static bool loads(const uint8_t *enter, unsigned before, int nr)
+{
+    const uint8_t *at = enter - before - 5;
+
+    return at[0] == 0xb8 && !memcmp(at + 1, &nr, sizeof(nr));
+}
+
+enum arch_kind arch_site_kind(const uint8_t *enter, int nr)
+{
+    /* what openat() of AT_FDCWD and posix_fallocate() do behind the load */
+    static const uint8_t here[] = {0x48, 0x89, 0xfe, 0xbf, 0x9c,
+                                   0xff, 0xff, 0xff};
+    static const uint8_t no_mode[] = {0x48, 0x89, 0xf2, 0x31, 0xf6};
+    uint32_t other;
+
+    if (loads(enter, 0, nr))
+        return ARCH_PLAIN;
+    if (nr == SYS_openat && loads(enter, sizeof(here), nr) &&
+        !memcmp(enter - sizeof(here), here, sizeof(here)))
+        return ARCH_HERE;
+    if (nr == SYS_fallocate && loads(enter, sizeof(no_mode), nr) &&
+        !memcmp(enter - sizeof(no_mode), no_mode, sizeof(no_mode)))
+        return ARCH_HARMLESS;
+    for (unsigned before = 0; before + 5 <= ARCH_BEFORE; before++) {
+        if (loads(enter, before, nr))
+            return ARCH_STRANGE;
+        memcpy(&other, enter - before - 4, sizeof(other));
+        if (enter[-(int)before - 5] == 0xb8 && other < ARCH_NR_LIMIT)
+            break;
+    }
+    return ARCH_NONE;
 }
 
 static uintptr_t relative(const uint8_t *code)
@@ -133,6 +175,7 @@ static uintptr_t relative(const uint8_t *code)
 size_t arch_foreign(const uint8_t *code, size_t size, uintptr_t *target)
 {
     static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    static const uint8_t nowhere[4];
     size_t at = 0;
 
     *target = 0;
@@ -145,8 +188,12 @@ size_t arch_foreign(const uint8_t *code, size_t size, uintptr_t *target)
         *target = relative(code);
         return at + 5;
     }
-    if (code[0] == 0xff && code[1] == 0x25) /* jmp *x(%rip) */
-        return at + 6;
+    if (code[0] == 0xff && code[1] == 0x25) { /* jmp *x(%rip) */
+        if (memcmp(code + 2, nowhere, sizeof(nowhere)))
+            return at + 6;
+        memcpy(target, code + 6, sizeof(*target));
+        return at + 14;
+    }
     if (code[0] == 0xcc) /* int3: a probe or a breakpoint */
         return at + 1;
     if (code[0] == 0x49 && (code[1] & 0xfc) == 0xb8 && code[10] == 0x41 &&
@@ -160,6 +207,29 @@ size_t arch_foreign(const uint8_t *code, size_t size, uintptr_t *target)
         return at + 12;
     }
     return 0;
+}
+
+uint8_t *arch_empty(uint8_t *code)
+{
+    static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    uint8_t *ret, *end;
+    struct arch_insn insn;
+
+    if ((uintptr_t)code & 15)
+        return NULL;
+    ret = memcmp(code, endbr, sizeof(endbr)) ? code : code + sizeof(endbr);
+    if (*ret != 0xc3)
+        return NULL;
+    end = ret + 1;
+    while (end < ret + ARCH_WINDOW) {
+        /* long or short nops, to the next function */
+        if (*end != 0x90 && *end != 0x66 && *end != 0x0f && *end != 0x2e)
+            return NULL;
+        if (!arch_decode(end, 16, &insn) || insn.flags != ARCH_FLAGS_KEPT)
+            return NULL;
+        end += insn.size;
+    }
+    return end <= code + 16 ? ret : NULL;
 }
 
 bool arch_begins(const uint8_t *code)
@@ -197,36 +267,47 @@ void arch_stub(uint8_t out[ARCH_STUB], uintptr_t to)
     memcpy(out + sizeof(jump), &to, sizeof(to));
 }
 
-int arch_slot_take(uintptr_t site, hook_body *body)
-{
-    int first = body ? 0 : ARCH_PLAIN_SLOTS;
-    int end = body ? ARCH_PLAIN_SLOTS : ARCH_SLOTS;
+/* The slots of a kind: from [kind] up to [kind + 1]. */
+static const int first_slot[] = {
+    [ARCH_PLAIN] = 0,
+    [ARCH_HERE] = ARCH_PLAIN_SLOTS,
+    [ARCH_SYSCALL] = ARCH_PLAIN_SLOTS + ARCH_HERE_SLOTS,
+    [ARCH_SYSCALL + 1] = ARCH_SLOTS,
+};
 
-    for (int slot = first; slot < end; slot++) {
+int arch_slot_take(uintptr_t site, enum arch_kind kind, hook_body *body)
+{
+    for (int slot = first_slot[kind]; slot < first_slot[kind + 1]; slot++) {
         if (arch_slots[slot].back)
             continue;
         arch_slots[slot].back = site + ARCH_SITE;
-        if (body) {
+        if (kind != ARCH_SYSCALL) {
             arch_slots[slot].u.body = body;
             return slot;
         }
         arch_slots[slot].u.enter = site + ARCH_WINDOW;
-        for (int path = 0; path < HOOK_COUNT; path++)
-            if ((unsigned)lapse_hooks[path].nr < ARCH_NR_LIMIT)
-                arch_nr_index[lapse_hooks[path].nr] = (uint8_t)(path + 1);
+        for (int i = 0; i < HOOK_COUNT; i++)
+            if ((unsigned)lapse_hooks[i].nr < ARCH_NR_LIMIT)
+                arch_nr_index[lapse_hooks[i].nr] = (uint8_t)(i + 1);
         return slot;
     }
     return -1;
 }
 
+void arch_slot_give(int slot)
+{
+    arch_slots[slot].back = 0;
+}
+
 uintptr_t arch_entry(int slot)
 {
     uintptr_t first = (uintptr_t)arch_entries;
+    int small = first_slot[ARCH_SYSCALL];
 
-    if (slot < ARCH_PLAIN_SLOTS)
+    if (slot < small)
         return first + (uintptr_t)slot * ARCH_SLOT_SIZE;
-    return first + ARCH_PLAIN_SLOTS * ARCH_SLOT_SIZE +
-           (uintptr_t)(slot - ARCH_PLAIN_SLOTS) * ARCH_ANY_SIZE;
+    return first + (uintptr_t)small * ARCH_SLOT_SIZE +
+           (uintptr_t)(slot - small) * ARCH_ANY_SIZE;
 }
 
 void arch_sync_core(void)

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "hooks/patched.h"
+
 #define UNSEEN "not looked at yet"
 #define SITE(path, where) {path, where, UNSEEN, LAPSE_UNCOVERED, 0}
 #define GAP(path, where, why) {path, where, why, LAPSE_UNCOVERED, 0}
@@ -23,6 +25,10 @@ static struct lapse_coverage table[] = {
     SITE("process_madvise", COVERAGE_LIBC),
     SITE("remap_file_pages", COVERAGE_LIBC),
     SITE("syscall", COVERAGE_LIBC),
+    SITE("fallocate", COVERAGE_LIBC),
+    SITE("ftruncate", COVERAGE_LIBC),
+    SITE("truncate", COVERAGE_LIBC),
+    SITE("open", COVERAGE_LIBC), /* openat, creat: with O_TRUNC */
     SITE("munmap", COVERAGE_LOADER),
     SITE("mmap", COVERAGE_LOADER),
     SITE("brk", COVERAGE_LOADER),
@@ -33,16 +39,14 @@ static struct lapse_coverage table[] = {
         "they call lapse_publish"),
     GAP("io_uring", "the kernel",
         "IORING_OP_MADVISE and IORING_OP_FALLOCATE are not seen yet"),
-    GAP("dlmopen", "a second libc.so.6",
-        "a libc in a namespace of its own is not patched yet"),
-    GAP("fallocate", "any file mapped here",
-        "holes punched in a mapped file are not seen yet"),
-    GAP("ftruncate", "any file mapped here",
-        "the cut-off end of a mapped file is not seen yet"),
+    SITE("dlmopen", COVERAGE_SECOND),
+    GAP("other processes", "files and segments that are shared with them",
+        "what another process cuts off a file, or does to this one, is not "
+        "seen"),
     GAP("free", "malloc",
         "byte-exact free is not seen yet; pages that it gives back are"),
 };
-#define SITES 13
+#define SITES 17
 #define ROWS (sizeof(table) / sizeof(table[0]))
 
 void coverage_set(const char *path, const char *where,
@@ -70,9 +74,21 @@ static void read_row(struct lapse_coverage *out, size_t i)
     out->path = table[i].path;
     out->where = table[i].where;
     out->mechanism = mechanism_of(&table[i]);
-    /* relaxed: ordered by A90; the string was there before the program */
+    /* relaxed: ordered by A90; the string was there before it */
     out->detail = __atomic_load_n(&table[i].detail, __ATOMIC_RELAXED);
     out->spare = 0;
+    coverage_changed(out);
+}
+
+bool coverage_changed(struct lapse_coverage *row)
+{
+    return row->mechanism != LAPSE_UNCOVERED &&
+           patched_now(row->path, row->where, &row->mechanism, &row->detail);
+}
+
+const struct lapse_coverage *coverage_row(size_t i)
+{
+    return i < ROWS ? &table[i] : NULL;
 }
 
 __attribute__((visibility("default")))

@@ -7,6 +7,7 @@
 #define LAPSE_COVERAGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shim/lapse.h"
@@ -14,12 +15,21 @@
 #define COVERAGE_LIBC "libc.so.6"
 #define COVERAGE_LOADER "ld-linux-x86-64.so.2"
 
+#define COVERAGE_SECOND "a second libc.so.6"
+
 /*
- * What became of a path. where is one of the two above; the strings must live
- * for ever. Only the constructor's thread sets; anybody may read meanwhile.
+ * What became of a path. where is one of those above; the strings must live
+ * for ever. Only one thread sets, the constructor's or the one that holds the
+ * loader's lock; anybody may read meanwhile.
  */
 void coverage_set(const char *path, const char *where,
                   enum lapse_mechanism mechanism, const char *detail);
+
+/* A row as it was last set, or NULL behind the last one. */
+const struct lapse_coverage *coverage_row(size_t i);
+
+/* If its sites are not as we left them, say so in this copy of the row. */
+bool coverage_changed(struct lapse_coverage *row);
 
 /* The first row of a site that is not covered, or NULL if there is none. */
 const struct lapse_coverage *coverage_gap(void);

@@ -25,7 +25,8 @@
 /* sizeof(struct hook), and where its body is */
 #define HOOK_SIZE 24
 #define HOOK_BODY 16
-#define ANY_START ARCH_SLOT_SIZE*ARCH_PLAIN_SLOTS
+#define SMALL_SLOTS (ARCH_PLAIN_SLOTS + ARCH_HERE_SLOTS)
+#define ANY_START ARCH_SLOT_SIZE*SMALL_SLOTS
 
         .macro run slot, body:vararg
         mov     arch_slots+ARCH_SLOT_BYTES*\slot+ARCH_SLOT_BACK(%rip), %rcx
@@ -85,6 +86,14 @@
         .cfi_endproc
         .endm
 
+/* The window's own work first, which is not to load the number. */
+        .macro here slot
+        begin   ARCH_SLOT_SIZE*\slot
+        mov     $-100, %edi
+        run     \slot, *arch_slots+ARCH_SLOT_BYTES*\slot+ARCH_SLOT_BODY(%rip)
+        .cfi_endproc
+        .endm
+
 /*
  * syscall(): any system call may come by, also those that return on another
  * stack, twice, or never. Those that are not ours go on at the site's own
@@ -92,7 +101,7 @@
  * rcx and r11, which that instruction will set anyhow.
  */
         .macro any slot
-        begin   ANY_START + ARCH_ANY_SIZE*(\slot-ARCH_PLAIN_SLOTS)
+        begin   ANY_START + ARCH_ANY_SIZE*(\slot-SMALL_SLOTS)
         cmp     $ARCH_NR_LIMIT, %eax
         jae     1f
         mov     %eax, %ecx
@@ -123,6 +132,10 @@ arch_entries:
         plain   .Lslot
         .set    .Lslot, .Lslot + 1
         .endr
+        .rept   ARCH_HERE_SLOTS
+        here    .Lslot
+        .set    .Lslot, .Lslot + 1
+        .endr
         .rept   ARCH_SYSCALL_SLOTS
         any     .Lslot
         .set    .Lslot, .Lslot + 1
@@ -139,7 +152,7 @@ arch_entries:
 arch_slots:
         .skip   ARCH_SLOT_BYTES * ARCH_SLOTS
 
-/* uint8_t arch_nr_index[ARCH_NR_LIMIT]: 1 + enum lapse_path, 0: not hooked */
+/* uint8_t arch_nr_index[ARCH_NR_LIMIT]: 1 + index in lapse_hooks[], 0: none */
         .globl  arch_nr_index
         .hidden arch_nr_index
         .type   arch_nr_index, @object

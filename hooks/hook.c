@@ -11,8 +11,9 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include "hooks/account.h"
 #include "hooks/brk.h"
-#include "hooks/caller.h"
+#include "hooks/file.h"
 #include "hooks/shm_range.h"
 #include "shim/release.h"
 #include "shim/sys.h"
@@ -27,28 +28,6 @@
 #define ADVICE_SOFT_OFFLINE 101  /* missing in them */
 
 _Atomic uintptr_t hook_brk;
-
-static enum inside note_caller(unsigned path, uintptr_t bytes,
-                               const uintptr_t *stack)
-{
-    uintptr_t pc = 0;
-    enum inside inside = caller_inside(stack, path, &pc);
-
-    report_caller(pc, path, bytes);
-    return inside;
-}
-
-static inline void count(struct release *r, unsigned path, uintptr_t bytes,
-                         const uintptr_t *stack)
-{
-    enum inside inside = INSIDE_NOTHING;
-
-    if (bytes > USER_END / 2) /* how much is not known */
-        bytes = 0;
-    if (__builtin_expect(lapse_reporting, 0))
-        inside = note_caller(path, bytes, stack);
-    release_count(r, path, bytes, 1, inside);
-}
 
 static unsigned reason_of(const uintptr_t *stack, unsigned path,
                           unsigned reason)
@@ -67,7 +46,7 @@ static void pass_begin(struct release *r, unsigned path)
 #define AROUND(r, start, end, path, reason, stack, call)                     \
     do {                                                                      \
         release_begin(&(r), start, end, reason);                              \
-        count(&(r), path, (end) - (start), stack);                            \
+        account(&(r), path, (end) - (start), stack);                          \
         ret = (call);                                                         \
         release_end(&(r));                                                    \
     } while (0)
@@ -296,7 +275,7 @@ static long hook_process_madvise(long a0, long a1, long a2, long a3, long a4,
 
     if (advice_releases((int)a3) && a1 && a2 > 0 && a2 <= UIO_MAXIOV) {
         release_claim(&r, range_pack(0, USER_END));
-        count(&r, LAPSE_PATH_PROCESS_MADVISE, 0, stack);
+        account(&r, LAPSE_PATH_PROCESS_MADVISE, 0, stack);
         if (atomic_load_explicit(&lapse_live, memory_order_seq_cst))
             publish_iov(&r, (unsigned long)a1, (size_t)a2);
         ret = sys_call6(SYS_process_madvise, a0, a1, a2, a3, a4, a5);
@@ -326,16 +305,24 @@ static long hook_remap_file_pages(long a0, long a1, long a2, long a3, long a4,
     return ret;
 }
 
+#define HOOK(call, path, body) [path] = {#call, SYS_##call, path, body}
+
 const struct hook lapse_hooks[HOOK_COUNT] = {
-    [LAPSE_PATH_MUNMAP] = {"munmap", SYS_munmap, hook_munmap},
-    [LAPSE_PATH_MMAP] = {"mmap", SYS_mmap, hook_mmap},
-    [LAPSE_PATH_MREMAP] = {"mremap", SYS_mremap, hook_mremap},
-    [LAPSE_PATH_BRK] = {"brk", SYS_brk, hook_brk_call},
-    [LAPSE_PATH_MADVISE] = {"madvise", SYS_madvise, hook_madvise},
-    [LAPSE_PATH_SHMDT] = {"shmdt", SYS_shmdt, hook_shmdt},
-    [LAPSE_PATH_SHMAT] = {"shmat", SYS_shmat, hook_shmat},
-    [LAPSE_PATH_PROCESS_MADVISE] = {"process_madvise", SYS_process_madvise,
-                                    hook_process_madvise},
-    [LAPSE_PATH_REMAP_FILE_PAGES] = {"remap_file_pages", SYS_remap_file_pages,
-                                     hook_remap_file_pages},
+    HOOK(munmap, LAPSE_PATH_MUNMAP, hook_munmap),
+    HOOK(mmap, LAPSE_PATH_MMAP, hook_mmap),
+    HOOK(mremap, LAPSE_PATH_MREMAP, hook_mremap),
+    HOOK(brk, LAPSE_PATH_BRK, hook_brk_call),
+    HOOK(madvise, LAPSE_PATH_MADVISE, hook_madvise),
+    HOOK(shmdt, LAPSE_PATH_SHMDT, hook_shmdt),
+    HOOK(shmat, LAPSE_PATH_SHMAT, hook_shmat),
+    HOOK(process_madvise, LAPSE_PATH_PROCESS_MADVISE, hook_process_madvise),
+    HOOK(remap_file_pages, LAPSE_PATH_REMAP_FILE_PAGES,
+         hook_remap_file_pages),
+    HOOK(fallocate, LAPSE_PATH_FALLOCATE, hook_fallocate),
+    HOOK(ftruncate, LAPSE_PATH_FTRUNCATE, hook_ftruncate),
+    HOOK(truncate, LAPSE_PATH_TRUNCATE, hook_truncate),
+    [HOOK_OPEN] = {"open", SYS_open, LAPSE_PATH_OPEN, hook_open},
+    [HOOK_OPENAT] = {"openat", SYS_openat, LAPSE_PATH_OPEN, hook_openat},
+    [HOOK_CREAT] = {"creat", SYS_creat, LAPSE_PATH_OPEN, hook_creat},
+    [HOOK_OPENAT2] = {"openat2", SYS_openat2, LAPSE_PATH_OPEN, hook_openat2},
 };

@@ -21,11 +21,19 @@ typedef long hook_body(long a0, long a1, long a2, long a3, long a4, long a5,
 struct hook {
     const char *name; /* system call, and name of the libc function */
     int nr;           /* system call number */
+    unsigned path;    /* enum lapse_path: what it counts for */
     hook_body *body;
 };
 
-/* By enum lapse_path. */
-#define HOOK_COUNT LAPSE_PATH_FALLOCATE
+/* By enum lapse_path as far as each path is one system call. */
+enum {
+    HOOK_FILES = LAPSE_PATH_FALLOCATE, /* from here on: change files */
+    HOOK_OPEN = LAPSE_PATH_OPEN,
+    HOOK_OPENAT,
+    HOOK_CREAT,
+    HOOK_OPENAT2,
+    HOOK_COUNT
+};
 extern const struct hook lapse_hooks[HOOK_COUNT];
 
 #endif

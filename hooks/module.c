@@ -18,18 +18,16 @@ struct search {
  * The loader relocates the addresses in most dynamic sections in place, not
  * in all of them: those below the base are not.
  */
-static const void *dynamic_address(const struct dl_phdr_info *info,
-                                   const ElfW(Dyn) *entry)
+static const void *dynamic_address(ElfW(Addr) base, const ElfW(Dyn) *entry)
 {
     uintptr_t address = entry->d_un.d_ptr;
 
-    return (const void *)(address < info->dlpi_addr
-                              ? info->dlpi_addr + address : address);
+    return (const void *)(address < base ? base + address : address);
 }
 
 /* Returns the soname, or NULL. */
-static const char *read_dynamic(const struct dl_phdr_info *info,
-                                const ElfW(Dyn) *entry, struct module *out)
+static const char *read_dynamic(ElfW(Addr) base, const ElfW(Dyn) *entry,
+                                struct module *out)
 {
     ElfW(Xword) soname = 0;
 
@@ -39,48 +37,76 @@ static const char *read_dynamic(const struct dl_phdr_info *info,
             soname = entry->d_un.d_val;
             break;
         case DT_STRTAB:
-            out->strings = dynamic_address(info, entry);
+            out->strings = dynamic_address(base, entry);
             break;
         case DT_SYMTAB:
-            out->symbols = dynamic_address(info, entry);
+            out->symbols = dynamic_address(base, entry);
             break;
         case DT_GNU_HASH:
-            out->hash = dynamic_address(info, entry);
+            out->hash = dynamic_address(base, entry);
             break;
         case DT_VERSYM:
-            out->versions = dynamic_address(info, entry);
+            out->versions = dynamic_address(base, entry);
             break;
         }
     }
     return soname && out->strings ? out->strings + soname : NULL;
 }
 
+/* Is it the library of that soname? */
+static bool read_headers(ElfW(Addr) base, const ElfW(Phdr) *header, size_t n,
+                         const char *soname, struct module *out)
+{
+    const char *is = NULL;
+
+    out->base = (const uint8_t *)base;
+    for (; n; n--, header++) {
+        const void *at = (const void *)(base + header->p_vaddr);
+
+        if (header->p_type == PT_DYNAMIC)
+            is = read_dynamic(base, at, out);
+        if (header->p_type == PT_LOAD && header->p_flags & PF_X &&
+            !out->text) {
+            out->text = at;
+            out->text_size = header->p_filesz;
+            out->text_offset = header->p_offset;
+        }
+    }
+    return is && !strcmp(is, soname) && out->text;
+}
+
 /* Under the loader's lock: only look, and go. */
 static int look(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const struct search *search = arg;
-    struct module module = {.base = (const uint8_t *)info->dlpi_addr,
-                            .path = info->dlpi_name};
-    const char *soname = NULL;
+    struct module module = {.path = info->dlpi_name};
 
     (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        const void *at = (const void *)(info->dlpi_addr + header->p_vaddr);
-
-        if (header->p_type == PT_DYNAMIC)
-            soname = read_dynamic(info, at, &module);
-        if (header->p_type == PT_LOAD && header->p_flags & PF_X &&
-            !module.text) {
-            module.text = at;
-            module.text_size = header->p_filesz;
-            module.text_offset = header->p_offset;
-        }
-    }
-    if (!soname || strcmp(soname, search->soname) || !module.text)
+    if (!read_headers(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum,
+                      search->soname, &module))
         return 0;
     *search->module = module;
     return 1;
+}
+
+bool module_of_map(const struct link_map *map, const char *soname,
+                   struct module *out)
+{
+    struct module module = {.path = map->l_name};
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)map->l_addr;
+    const char *is = map->l_ld ? read_dynamic(map->l_addr, map->l_ld, &module)
+                               : NULL;
+
+    /* Only of the library looked for it is known that its first segment has
+     * the headers. */
+    if (!is || strcmp(is, soname) || memcmp(header->e_ident, ELFMAG, SELFMAG))
+        return false;
+    if (!read_headers(map->l_addr,
+                      (const ElfW(Phdr) *)(map->l_addr + header->e_phoff),
+                      header->e_phnum, soname, &module))
+        return false;
+    *out = module;
+    return true;
 }
 
 bool module_find(const char *soname, struct module *out)
@@ -99,12 +125,12 @@ static uint32_t hash_of(const char *name)
     return hash;
 }
 
-static bool is_function(const struct module *module, uint32_t index,
-                        const char *name)
+static bool is_symbol(const struct module *module, uint32_t index,
+                      const char *name, unsigned type)
 {
     const ElfW(Sym) *symbol = &module->symbols[index];
 
-    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
+    return ELF64_ST_TYPE(symbol->st_info) == type &&
            symbol->st_shndx != SHN_UNDEF &&
            !(module->versions && module->versions[index] & VERSION_HIDDEN) &&
            !strcmp(module->strings + symbol->st_name, name);
@@ -115,8 +141,8 @@ static bool is_function(const struct module *module, uint32_t index,
  * words and shift of a Bloom filter; the filter, the buckets, and for each
  * symbol its hash, whose lowest bit is set at the end of a bucket.
  */
-const uint8_t *module_function(const struct module *module, const char *name,
-                               size_t *size)
+static const ElfW(Sym) *find(const struct module *module, const char *name,
+                             unsigned type)
 {
     const uint32_t *head = module->hash, *buckets, *chain;
     uint32_t hash = hash_of(name), index;
@@ -131,13 +157,29 @@ const uint8_t *module_function(const struct module *module, const char *name,
     for (;; index++) {
         uint32_t link = chain[index - head[1]];
 
-        if ((link | 1) == (hash | 1) && is_function(module, index, name)) {
-            *size = module->symbols[index].st_size;
-            return module->base + module->symbols[index].st_value;
-        }
+        if ((link | 1) == (hash | 1) && is_symbol(module, index, name, type))
+            return &module->symbols[index];
         if (link & 1)
             return NULL;
     }
+}
+
+const uint8_t *module_function(const struct module *module, const char *name,
+                               size_t *size)
+{
+    const ElfW(Sym) *symbol = find(module, name, STT_FUNC);
+
+    if (!symbol)
+        return NULL;
+    *size = symbol->st_size;
+    return module->base + symbol->st_value;
+}
+
+void *module_variable(const struct module *module, const char *name)
+{
+    const ElfW(Sym) *symbol = find(module, name, STT_OBJECT);
+
+    return symbol ? (void *)(module->base + symbol->st_value) : NULL;
 }
 
 /* How many symbols there are: one behind the last that the hash reaches. */

@@ -26,6 +26,14 @@ struct module {
 /* The library of this soname in our namespace. Takes the loader's lock. */
 bool module_find(const char *soname, struct module *out);
 
+/* The same of a library in any namespace, if it has that soname. It is mapped,
+ * and stays so while this runs. */
+bool module_of_map(const struct link_map *map, const char *soname,
+                   struct module *out);
+
+/* The variable that the library itself defines by that name, or NULL. */
+void *module_variable(const struct module *module, const char *name);
+
 /* The function that the library itself defines by that name, or NULL. */
 const uint8_t *module_function(const struct module *module, const char *name,
                                size_t *size);

@@ -180,7 +180,11 @@ const char *patch_window(const struct patcher *patcher,
 /* Stubs to all entries, on a page that is made when one is first needed. */
 static uint8_t *near_pages[NEAR_PAGES];
 
-_Static_assert(ARCH_SLOTS * ARCH_STUB <= 4096, "stubs fit on their page");
+#define OTHER ARCH_SLOTS /* the stub of near_code() */
+#define STUBS (ARCH_SLOTS + 1)
+static uintptr_t near_other;
+
+_Static_assert(STUBS * ARCH_STUB <= 4096, "stubs fit on their page");
 
 static uint8_t *map_near(uintptr_t site, uintptr_t at)
 {
@@ -212,24 +216,33 @@ static uint8_t *make_near_page(uintptr_t site)
         return NULL;
     for (int slot = 0; slot < ARCH_SLOTS; slot++)
         arch_stub(page + slot * ARCH_STUB, arch_entry(slot));
+    arch_stub(page + OTHER * ARCH_STUB, near_other);
     if (!sys(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC))
         return page;
     sys(SYS_munmap, page, PAGE);
     return NULL;
 }
 
-uintptr_t near_stub(uintptr_t site, int slot)
+/* The first page that reaches from there, whatever its stubs lead to. */
+static uint8_t *near_page(uintptr_t site)
 {
     for (int i = 0; i < NEAR_PAGES; i++) {
         if (!near_pages[i])
             near_pages[i] = make_near_page(site);
         if (!near_pages[i])
-            return 0;
-        if (arch_reaches(site, (uintptr_t)near_pages[i] +
-                                   (uintptr_t)slot * ARCH_STUB))
-            return (uintptr_t)near_pages[i] + (uintptr_t)slot * ARCH_STUB;
+            return NULL;
+        if (arch_reaches(site, (uintptr_t)near_pages[i]) &&
+            arch_reaches(site, (uintptr_t)near_pages[i] + PAGE))
+            return near_pages[i];
     }
-    return 0;
+    return NULL;
+}
+
+uintptr_t near_stub(uintptr_t site, int slot)
+{
+    uint8_t *page = near_page(site);
+
+    return page ? (uintptr_t)page + (uintptr_t)slot * ARCH_STUB : 0;
 }
 
 uintptr_t near_entry(uintptr_t site, int slot)
@@ -237,4 +250,19 @@ uintptr_t near_entry(uintptr_t site, int slot)
     uintptr_t entry = arch_entry(slot);
 
     return arch_reaches(site, entry) ? entry : near_stub(site, slot);
+}
+
+/* On a page of its own, if others were made before it was known. */
+uintptr_t near_code(uintptr_t site, uintptr_t to)
+{
+    int i = 0;
+
+    if (arch_reaches(site, to))
+        return to;
+    near_other = to;
+    while (i < NEAR_PAGES && near_pages[i])
+        i++;
+    if (i == NEAR_PAGES || !(near_pages[i] = make_near_page(site)))
+        return 0;
+    return (uintptr_t)near_pages[i] + OTHER * ARCH_STUB;
 }

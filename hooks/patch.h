@@ -37,4 +37,7 @@ const char *patch_window(const struct patcher *patcher,
 uintptr_t near_entry(uintptr_t site, int slot);
 uintptr_t near_stub(uintptr_t site, int slot);
 
+/* The same for other code of ours, which there is one of in all. */
+uintptr_t near_code(uintptr_t site, uintptr_t to);
+
 #endif

@@ -14,7 +14,7 @@
 size_t shm_segment_size(int id);
 
 /*
- * End of what shmdt(start) detaches: read from /proc/self/maps, so it
+ * End of what shmdt(start) detaches: read from /proc/thread-self/maps, so it
  * costs more the more mappings there are. The end of user space when nobody
  * subscribes, as above, or when /proc cannot be read.
  */

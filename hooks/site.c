@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finding the sites. libc has one per system call, in the function of that
- * name, which everything inside libc calls too; syscall() has one for all;
- * ld.so has its own, and no symbols. What looks in any way unlike what we
- * know is left as it is, and the coverage table says so.
+ * Finding the sites. Most calls have one in libc, in the function of that
+ * name, which everything inside libc calls too; syscall() has one for all.
+ * Those that change files have several, some in functions without a name, and
+ * are looked for in all of libc's text. ld.so has its own, and no symbols.
+ * What looks in any way unlike what we know is left as it is, and the
+ * coverage table says so.
  */
 #include "hooks/site.h"
 
@@ -13,27 +15,38 @@
 #include "hooks/arch.h"
 #include "hooks/coverage.h"
 #include "hooks/hook.h"
-#include "hooks/module.h"
-#include "hooks/patch.h"
+#include "hooks/namespace.h"
+#include "hooks/patched.h"
 #include "hooks/window.h"
 #include "shim/log.h"
 
-#define NR_ANY (-1)         /* the site in syscall() */
 #define BEGIN_ALIGN 16      /* of functions */
-#define BEGIN_DISTANCE 512  /* from a function's begin to its site, in ld.so */
+#define BEGIN_DISTANCE 512  /* from a function's begin to its site */
 #define FOREIGN_RESYNC 16   /* bytes of broken code behind a foreign patch */
 #define FOREIGN_TEXTS 8
-#define SITES_AT_ONCE 3
+#define LOADER_PATHS 3
+#define FILE_ROWS (HOOK_OPEN - HOOK_FILES + 1)
+
+/* Whose sites are patched, and who is told what became of them. */
+struct target {
+    const struct module *module;
+    const struct patcher *patcher;
+    const char *where;        /* of the rows; NULL: of one more libc */
+    struct site_slots *slots; /* of that one */
+    const char *why;          /* and why it is not covered in full */
+};
 
 /* A site on its way to being patched. */
 struct place {
-    const char *path;
-    const struct module *module;
+    const char *path; /* of the row */
+    const char *name; /* of its function */
+    enum arch_kind kind;
     int nr;
     hook_body *body;
     const uint8_t *code; /* where to look for it: its function, or all text */
     size_t size;
     const uint8_t *site;
+    const uint8_t *entry; /* where its function begins, if that is known */
     unsigned found; /* sites like it in that code */
     enum lapse_mechanism mechanism;
     const char *detail; /* "", or with UNCOVERED why */
@@ -80,7 +93,7 @@ static const char *why_missing(const struct place *place)
     uint8_t bytes[ARCH_SITE];
     uintptr_t target = 0;
 
-    arch_site_bytes(bytes, place->nr);
+    arch_site_bytes(bytes, place->kind, place->nr);
     if (arch_foreign(place->code, place->size, &target))
         return foreign_text("overwritten by a patch", target);
     for (size_t i = 0; i + ARCH_SITE <= place->size; i++) {
@@ -93,33 +106,40 @@ static const char *why_missing(const struct place *place)
     return "its site is not of a known form";
 }
 
-/*
- * Look through the code that the places have in common, once for all: ld.so's
- * text is long. All sites end in the same instruction, rare but for its last
- * byte, which memchr() is quick to find.
- */
+/* The next instruction that enters the kernel, or what looks like one: its
+ * last byte is rare. NULL behind the last. */
+static const uint8_t *next_enter(const uint8_t *from, const uint8_t *end)
+{
+    uint8_t site[ARCH_SITE];
+    const uint8_t *enter = site + ARCH_WINDOW;
+
+    arch_site_bytes(site, ARCH_PLAIN, 0);
+    for (from += ARCH_ENTER - 1; from < end; from++) {
+        from = memchr(from, enter[ARCH_ENTER - 1], (size_t)(end - from));
+        if (!from)
+            return NULL;
+        if (!memcmp(from - (ARCH_ENTER - 1), enter, ARCH_ENTER))
+            return from - (ARCH_ENTER - 1);
+    }
+    return NULL;
+}
+
+/* Look through the code that the places have in common, once for all. */
 static void find_sites(struct place *places, size_t n)
 {
-    uint8_t bytes[SITES_AT_ONCE][ARCH_SITE];
-    const uint8_t *at = places->code + ARCH_SITE - 1;
+    const uint8_t *at = places->code + ARCH_WINDOW;
     const uint8_t *end = places->code + places->size;
 
-    for (size_t i = 0; i < n; i++)
-        arch_site_bytes(bytes[i], places[i].nr);
-    for (; at < end; at++) {
-        const uint8_t *site;
+    for (; (at = next_enter(at, end)); at += ARCH_ENTER)
+        for (struct place *p = places; p < places + n; p++) {
+            uint8_t bytes[ARCH_SITE];
 
-        at = memchr(at, bytes[0][ARCH_SITE - 1], (size_t)(end - at));
-        if (!at)
-            return;
-        site = at - (ARCH_SITE - 1);
-        for (size_t i = 0; i < n; i++) {
-            if (memcmp(site, bytes[i], ARCH_SITE))
+            arch_site_bytes(bytes, p->kind, p->nr);
+            if (memcmp(at - ARCH_WINDOW, bytes, ARCH_SITE))
                 continue;
-            places[i].site = site;
-            places[i].found++;
+            p->site = at - ARCH_WINDOW;
+            p->found++;
         }
-    }
 }
 
 static bool has_one_site(struct place *place)
@@ -131,7 +151,7 @@ static bool has_one_site(struct place *place)
     return place->found == 1;
 }
 
-/* In libc: the function's bounds are known, its begin may be patched. */
+/* The function's bounds are known, its begin may be patched by somebody. */
 static bool check_function(struct place *place)
 {
     uintptr_t target = 0;
@@ -154,7 +174,7 @@ static bool check_function(struct place *place)
     return !why;
 }
 
-/* In ld.so: look for where the function begins, backward from its site. */
+/* They are not: look for where it begins, backward from its site. */
 static bool check_text(struct place *place)
 {
     const uint8_t *begin = (const uint8_t *)((uintptr_t)place->site &
@@ -177,100 +197,213 @@ static bool check_text(struct place *place)
     return false;
 }
 
-static void patch_site(struct place *place, const struct patcher *patcher)
+static void note_patched(struct target *target, const struct place *place,
+                         int slot, const uint8_t fresh[ARCH_WINDOW])
+{
+    if (target->where)
+        patched_add(place->path, target->where, place->site, fresh,
+                    place->entry);
+    else if (target->slots->used < SITE_SLOTS)
+        target->slots->slot[target->slots->used++] = slot;
+}
+
+static void patch_site(struct place *place, struct target *target)
 {
     uint8_t old[ARCH_SITE], fresh[ARCH_WINDOW];
-    int slot = arch_slot_take((uintptr_t)place->site, place->body);
-    uintptr_t entry = slot < 0 ? 0 : near_entry((uintptr_t)place->site, slot);
+    uintptr_t site = (uintptr_t)place->site;
+    int slot = arch_slot_take(site, place->kind, place->body);
+    uintptr_t entry = slot < 0 ? 0 : near_entry(site, slot);
     const char *why;
 
     if (slot < 0) {
         refuse(place, "this library has entries for fewer sites");
         return;
     }
-    if (!entry) {
-        refuse(place, "no page near by can be made for the way to its hook");
+    arch_site_bytes(old, place->kind, place->nr);
+    arch_jump(fresh, site, entry);
+    why = entry ? patch_window(target->patcher, target->module,
+                               (uint8_t *)place->site, old, fresh)
+                : "no page near by can be made for the way to its hook";
+    if (!why) {
+        note_patched(target, place, slot, fresh);
         return;
     }
-    arch_site_bytes(old, place->nr);
-    arch_jump(fresh, (uintptr_t)place->site, entry);
-    why = patch_window(patcher, place->module, (uint8_t *)place->site, old,
-                       fresh);
-    if (why)
-        refuse(place, why);
+    arch_slot_give(slot);
+    refuse(place, why);
 }
 
-static void cover_function(struct place *place, const struct patcher *patcher)
+static void finish(struct target *target, const struct place *place)
 {
-    place->code = module_function(place->module, place->path, &place->size);
-    if (place->code) {
-        find_sites(place, 1);
-        if (has_one_site(place) && check_function(place))
-            patch_site(place, patcher);
-    } else if (!strcmp(place->path, "process_madvise")) {
+    if (target->where)
+        coverage_set(place->path, target->where, place->mechanism,
+                     place->detail);
+    else if (place->mechanism == LAPSE_UNCOVERED && !target->why)
+        target->why = place->detail;
+}
+
+static struct place place_of(const struct hook *hook)
+{
+    return (struct place){.path = hook ? hook->name : "syscall",
+                          .name = hook ? hook->name : "syscall",
+                          .kind = hook ? ARCH_PLAIN : ARCH_SYSCALL,
+                          .nr = hook ? hook->nr : 0,
+                          .body = hook ? hook->body : NULL,
+                          .mechanism = LAPSE_SITE,
+                          .detail = ""};
+}
+
+/* hook NULL: syscall(). */
+static void cover_function(const struct hook *hook, struct target *target)
+{
+    struct place place = place_of(hook);
+
+    place.code = module_function(target->module, place.name, &place.size);
+    place.entry = place.code;
+    if (place.code) {
+        find_sites(&place, 1);
+        if (has_one_site(&place) && check_function(&place))
+            patch_site(&place, target);
+    } else if (!strcmp(place.path, "process_madvise")) {
         /* Newer than the oldest libc we meet; the others always were there. */
-        place->mechanism = LAPSE_ABSENT;
+        place.mechanism = LAPSE_ABSENT;
     } else
-        refuse(place, "libc defines no function of this name");
+        refuse(&place, "libc defines no function of this name");
+    finish(target, &place);
 }
 
-static void cover_libc(const struct patcher *patcher)
+/* One of several sites that count as one row; a bad one spoils it. */
+static void cover_file_site(struct place *row, const struct hook *hook,
+                            const uint8_t *enter, enum arch_kind kind,
+                            struct target *target)
 {
-    struct module libc;
-    bool found = module_find(COVERAGE_LIBC, &libc);
+    struct place place = place_of(hook);
 
-    for (int i = 0; i <= HOOK_COUNT; i++) {
-        bool any = i == HOOK_COUNT;
-        struct place place = {.path = any ? "syscall" : lapse_hooks[i].name,
-                              .module = &libc,
-                              .nr = any ? NR_ANY : lapse_hooks[i].nr,
-                              .body = any ? NULL : lapse_hooks[i].body,
-                              .mechanism = LAPSE_SITE,
-                              .detail = ""};
+    row->found++;
+    place.path = row->path;
+    place.kind = kind;
+    place.site = enter - ARCH_WINDOW;
+    place.code = module_function(target->module, hook->name, &place.size);
+    if (kind == ARCH_STRANGE) {
+        refuse(&place, "one of its sites is not of a known form");
+    } else if (place.code && place.site >= place.code &&
+               enter < place.code + place.size) {
+        place.entry = place.code;
+        if (check_function(&place))
+            patch_site(&place, target);
+    } else {
+        place.code = target->module->text;
+        place.size = target->module->text_size;
+        if (check_text(&place))
+            patch_site(&place, target);
+    }
+    if (row->mechanism == LAPSE_UNCOVERED || place.mechanism == LAPSE_SITE)
+        return;
+    row->mechanism = place.mechanism;
+    row->detail = place.detail;
+}
 
-        if (found)
-            cover_function(&place, patcher);
-        else
-            refuse(&place, "no libc.so.6 is loaded: static, or not glibc");
-        coverage_set(place.path, COVERAGE_LIBC, place.mechanism, place.detail);
+static void cover_files(struct target *target)
+{
+    const uint8_t *text = target->module->text;
+    const uint8_t *end = text + target->module->text_size;
+    struct place rows[FILE_ROWS];
+
+    for (int i = 0; i < FILE_ROWS; i++)
+        rows[i] = place_of(&lapse_hooks[HOOK_FILES + i]);
+    for (const uint8_t *at = text + ARCH_BEFORE; (at = next_enter(at, end));
+         at += ARCH_ENTER)
+        for (const struct hook *h = lapse_hooks + HOOK_FILES;
+             h < lapse_hooks + HOOK_COUNT; h++) {
+            enum arch_kind kind = arch_site_kind(at, h->nr);
+
+            if (kind != ARCH_NONE && kind != ARCH_HARMLESS)
+                cover_file_site(&rows[h->path - LAPSE_PATH_FALLOCATE], h, at,
+                                kind, target);
+        }
+    for (struct place *row = rows; row < rows + FILE_ROWS; row++) {
+        row->code = module_function(target->module, row->name, &row->size);
+        if (!row->found)
+            refuse(row, row->code ? why_missing(row)
+                                  : "libc defines no function of this name");
+        finish(target, row);
+    }
+}
+
+static void cover_libc(struct target *target)
+{
+    for (int i = 0; i < HOOK_FILES; i++)
+        cover_function(&lapse_hooks[i], target);
+    cover_function(NULL, target);
+    cover_files(target);
+}
+
+static void cover_no_libc(struct target *target)
+{
+    for (int i = 0; i <= HOOK_FILES + FILE_ROWS; i++) {
+        bool any = i == HOOK_FILES + FILE_ROWS;
+        struct place place = place_of(any ? NULL : &lapse_hooks[i]);
+
+        refuse(&place, "no libc.so.6 is loaded: static, or not glibc");
+        finish(target, &place);
     }
 }
 
 static void cover_loader(const struct patcher *patcher)
 {
-    static const enum lapse_path paths[SITES_AT_ONCE] = {
+    static const enum lapse_path paths[LOADER_PATHS] = {
         LAPSE_PATH_MUNMAP, LAPSE_PATH_MMAP, LAPSE_PATH_BRK};
     struct module loader = {.text = NULL};
+    struct target target = {&loader, patcher, COVERAGE_LOADER, NULL, NULL};
     bool found = module_find(COVERAGE_LOADER, &loader);
-    struct place places[SITES_AT_ONCE];
+    struct place places[LOADER_PATHS];
 
-    for (int i = 0; i < SITES_AT_ONCE; i++)
-        places[i] = (struct place){.path = lapse_hooks[paths[i]].name,
-                                   .module = &loader,
-                                   .nr = lapse_hooks[paths[i]].nr,
-                                   .body = lapse_hooks[paths[i]].body,
-                                   .code = loader.text,
-                                   .size = loader.text_size,
-                                   .mechanism = LAPSE_SITE,
-                                   .detail = ""};
+    for (int i = 0; i < LOADER_PATHS; i++) {
+        places[i] = place_of(&lapse_hooks[paths[i]]);
+        places[i].code = loader.text;
+        places[i].size = loader.text_size;
+    }
     if (found)
-        find_sites(places, SITES_AT_ONCE);
-    for (struct place *p = places; p < places + SITES_AT_ONCE; p++) {
+        find_sites(places, LOADER_PATHS);
+    for (struct place *p = places; p < places + LOADER_PATHS; p++) {
         if (!found)
             refuse(p, "no " COVERAGE_LOADER " is loaded");
         else if (has_one_site(p) && check_text(p))
-            patch_site(p, patcher);
-        coverage_set(p->path, COVERAGE_LOADER, p->mechanism, p->detail);
+            patch_site(p, &target);
+        finish(&target, p);
     }
+    namespaces_start(found ? &loader : NULL, patcher);
+}
+
+const char *sites_patch_libc(const struct module *libc,
+                             const struct patcher *patcher,
+                             struct site_slots *slots)
+{
+    struct target target = {libc, patcher, NULL, slots, NULL};
+
+    cover_libc(&target);
+    return target.why;
+}
+
+void site_slots_give(struct site_slots *slots)
+{
+    for (unsigned i = 0; i < slots->used; i++)
+        arch_slot_give(slots->slot[i]);
+    slots->used = 0;
 }
 
 void sites_patch(void)
 {
+    struct module libc;
     struct patcher patcher;
+    struct target target = {&libc, &patcher, COVERAGE_LIBC, NULL, NULL};
 
     patcher_open(&patcher);
-    cover_libc(&patcher);
+    if (module_find(COVERAGE_LIBC, &libc))
+        cover_libc(&target);
+    else
+        cover_no_libc(&target);
     cover_loader(&patcher);
+    patched_seal();
     patcher_close(&patcher);
     if (coverage_none())
         log_warn("no release of memory is seen in this program (%s): caches "

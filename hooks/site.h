@@ -6,11 +6,31 @@
 #ifndef LAPSE_SITE_H
 #define LAPSE_SITE_H
 
+#include "hooks/module.h"
+#include "hooks/patch.h"
+
 /*
  * Find and patch every site. Called once, from the constructor; the process
  * may have other threads already. Never fails: a site that could not be
  * patched is left as it was and its row of the coverage table says why.
  */
 void sites_patch(void);
+
+/* The slots that a libc takes. */
+#define SITE_SLOTS 32
+struct site_slots {
+    int slot[SITE_SLOTS];
+    unsigned used;
+};
+
+/*
+ * The same for one more libc; no row of the table changes. Returns NULL, or
+ * why it is not covered in full. Its slots are to be given back when it is
+ * gone.
+ */
+const char *sites_patch_libc(const struct module *libc,
+                             const struct patcher *patcher,
+                             struct site_slots *slots);
+void site_slots_give(struct site_slots *slots);
 
 #endif

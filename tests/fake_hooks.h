@@ -9,10 +9,10 @@
 #include "hooks/hook.h"
 
 /*
- * Calls seen of a path. A function, for compilers know that malloc and free
+ * Calls seen of a row of lapse_hooks[]. A function, for compilers know that malloc and free
  * change no variable of ours.
  */
-unsigned long fake_count(int path);
+unsigned long fake_count(int index);
 
 /* What fake_body() was called with last; it returns fake_result. */
 extern long fake_args[6];

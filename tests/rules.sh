@@ -32,8 +32,9 @@ for h in $hot; do objects="$objects $build/$h.o"; done
 undefined=$(nm -u $objects | awk 'NF == 2 { print $2 }' | sort -u)
 # shellcheck disable=SC2086
 defined=$(nm --defined-only $objects | awk 'NF == 3 { print $3 }' | sort -u)
-# Data of other files of shim/ and hooks/ that hooks read, and nothing else.
-data="lapse_report lapse_reporting lapse_subscribers _GLOBAL_OFFSET_TABLE_"
+# Data of other files of shim/ and hooks/ that hooks read, and nothing else;
+# libc's pthread_setcanceltype changes a word of the thread (hooks/file.c).
+data="pthread_setcanceltype lapse_report lapse_reporting lapse_subscribers _GLOBAL_OFFSET_TABLE_"
 say "hooks call nothing outside their closed set" "$(for u in $undefined; do
     echo "$defined $data" | tr ' ' '\n' | grep -qx "$u" || echo "$u"
 done)"

@@ -54,7 +54,7 @@ __asm__("call_with:\n"
  * A function with a red zone: writes to all of it, is at its site, and
  * returns in r11 what it reads back there, or'ed together.
  */
-static uint8_t *make_function(hook_body *body)
+static uint8_t *make_site(enum arch_kind kind, hook_body *body)
 {
     static const uint8_t fill[] = {0x48, 0xc7, 0x84, 0x24}; /* movq $x,d(rsp) */
     static const uint8_t read[] = {0x4c, 0x0b, 0x9c, 0x24}; /* or d(rsp),r11 */
@@ -70,11 +70,11 @@ static uint8_t *make_function(hook_body *body)
         at = mempcpy(at, &d, 4);
         at = mempcpy(at, &value, 4);
     }
-    slot = arch_slot_take((uintptr_t)at, body);
+    slot = arch_slot_take((uintptr_t)at, kind, body);
     cr_assert_geq(slot, 0);
     /* This text may be far from the entries: jump by a stub at its end. */
     arch_stub(text + PAGE - ARCH_STUB, arch_entry(slot));
-    arch_site_bytes(at, body ? 11 : -1);
+    arch_site_bytes(at, kind, 11);
     arch_jump(at, (uintptr_t)at, (uintptr_t)text + PAGE - ARCH_STUB);
     at += ARCH_SITE;
     at = mempcpy(at, (uint8_t[]){0x4d, 0x31, 0xdb}, 3); /* xor r11,r11 */
@@ -85,6 +85,11 @@ static uint8_t *make_function(hook_body *body)
     *at = 0xc3;
     cr_assert_eq(mprotect(text, PAGE, PROT_READ | PROT_EXEC), 0);
     return text;
+}
+
+static uint8_t *make_function(hook_body *body)
+{
+    return make_site(body ? ARCH_PLAIN : ARCH_SYSCALL, body);
 }
 
 static struct registers numbered(uint64_t skew)
@@ -179,16 +184,82 @@ Test(arch, entry_of_syscall_passes_the_rest_on)
     }
 }
 
-Test(arch, slots_run_out_politely)
+static int take_all(enum arch_kind kind)
 {
-    int slot = 0, taken;
+    int slot, taken;
 
-    for (taken = 0; (slot = arch_slot_take(4096, fake_body)) >= 0; taken++)
+    for (taken = 0; (slot = arch_slot_take(4096, kind, fake_body)) >= 0;
+         taken++)
         cr_assert_eq(arch_entry(slot) % ARCH_SLOT_SIZE, 0);
-    cr_expect_eq(taken, ARCH_PLAIN_SLOTS);
-    for (taken = 0; (slot = arch_slot_take(4096, NULL)) >= 0; taken++)
-        cr_assert_geq(slot, ARCH_PLAIN_SLOTS);
-    cr_expect_eq(taken, ARCH_SYSCALL_SLOTS);
+    return taken;
+}
+
+Test(arch, slots_run_out_politely_and_come_back)
+{
+    cr_expect_eq(take_all(ARCH_PLAIN), ARCH_PLAIN_SLOTS);
+    cr_expect_eq(take_all(ARCH_HERE), ARCH_HERE_SLOTS);
+    cr_expect_eq(take_all(ARCH_SYSCALL), ARCH_SYSCALL_SLOTS);
+    arch_slot_give(3);
+    cr_expect_eq(arch_slot_take(4096, ARCH_PLAIN, fake_body), 3);
+    cr_expect_eq(take_all(ARCH_PLAIN), 0);
+}
+
+Test(arch, entry_of_an_openat_here_loads_its_directory)
+{
+    uint8_t *code = make_site(ARCH_HERE, fake_body);
+    struct registers was = numbered(9), is = was;
+
+    fake_result = 7;
+    call_with(&is, code);
+    cr_expect_eq(is.rax, 7);
+    cr_expect_eq((int)fake_args[0], -100);
+    cr_expect_eq((int)is.rdi, -100);
+    was.rdi = is.rdi;
+    check_kept(&was, &is);
+}
+
+Test(arch, sites_are_told_by_what_loads_the_number)
+{
+    static const struct {
+        uint8_t code[ARCH_BEFORE];
+        int nr;
+        enum arch_kind kind;
+    } samples[] = {
+        {{[19] = 0xb8, 1, 1, 0, 0}, 257, ARCH_PLAIN},
+        {{[19] = 0xb8, 1, 1, 0, 0}, 85, ARCH_NONE},
+        {{[11] = 0xb8, 1, 1, 0, 0, 0x48, 0x89, 0xfe, 0xbf, 0x9c, 0xff, 0xff,
+          0xff}, 257, ARCH_HERE},
+        {{[14] = 0xb8, 0x1d, 1, 0, 0, 0x48, 0x89, 0xf2, 0x31, 0xf6}, 285,
+         ARCH_HARMLESS},
+        {{[10] = 0xb8, 0x1d, 1, 0, 0, 0x48, 0x89, 0xf2, 0x31, 0xf6}, 285,
+         ARCH_STRANGE},
+        {{[8] = 0xb8, 2, 0, 0, 0, [19] = 0xb8, 0xca, 0, 0, 0}, 2, ARCH_NONE},
+    };
+
+    for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++)
+        cr_expect_eq(arch_site_kind(samples[i].code + ARCH_BEFORE,
+                                    samples[i].nr),
+                     samples[i].kind, "%zu", i);
+}
+
+Test(arch, empty_functions_are_known)
+{
+    static uint8_t code[][32] __attribute__((aligned(32))) = {
+        {0xc3, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f,
+         0x40, 0},
+        {0xf3, 0x0f, 0x1e, 0xfa, 0xc3, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0,
+         0, 0, 0x90},
+        {0xc3, 0x90, 0x90, 0x90, 0x55, 0x48},
+        {0xcc, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90},
+        {0x55, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90},
+    };
+
+    cr_expect_eq(arch_empty(code[0]), code[0]);
+    cr_expect_eq(arch_empty(code[1]), code[1] + 4);
+    cr_expect_null(arch_empty(code[2]));
+    cr_expect_null(arch_empty(code[3]));
+    cr_expect_null(arch_empty(code[4]));
+    cr_expect_null(arch_empty(code[0] + 1));
 }
 
 Test(arch, foreign_jumps_are_known)
@@ -199,7 +270,8 @@ Test(arch, foreign_jumps_are_known)
     } samples[] = {
         {{0xe9, 1, 0, 0, 0}, 5},
         {{0xf3, 0x0f, 0x1e, 0xfa, 0xe9, 1, 0, 0, 0}, 9},
-        {{0xff, 0x25, 0, 0, 0, 0}, 6},
+        {{0xff, 0x25, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 14},
+        {{0xff, 0x25, 9, 0, 0, 0}, 6},
         {{0x49, 0xbb, 1, 2, 3, 4, 5, 6, 7, 8, 0x41, 0xff, 0xe3}, 13},
         {{0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 0xff, 0xe0}, 12},
         {{0xcc}, 1},
@@ -211,6 +283,10 @@ Test(arch, foreign_jumps_are_known)
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++)
         cr_expect_eq(arch_foreign(samples[i].code, 24, &target),
                      samples[i].size, "%zu", i);
-    arch_foreign(samples[3].code, 24, &target);
-    cr_expect_eq(target, 0x0807060504030201);
+    for (size_t i = 2; i < 6; i++) {
+        if (i == 3)
+            continue; /* leads through memory elsewhere */
+        arch_foreign(samples[i].code, 24, &target);
+        cr_expect_eq(target, 0x0807060504030201, "%zu", i);
+    }
 }

@@ -53,13 +53,17 @@ Test(coverage, has_a_row_for_each_path_of_the_design)
 {
     static const char *const libc[] = {
         "munmap", "mmap", "mremap", "brk", "madvise", "shmdt", "shmat",
-        "process_madvise", "remap_file_pages", "syscall"};
+        "process_madvise", "remap_file_pages", "syscall", "fallocate",
+        "ftruncate", "truncate", "open"};
 
     for (size_t i = 0; i < sizeof(libc) / sizeof(libc[0]); i++)
         cr_assert_geq(find(libc[i], COVERAGE_LIBC), 0, "%s", libc[i]);
     cr_assert_geq(find("munmap", COVERAGE_LOADER), 0);
     cr_assert_geq(find("mmap", COVERAGE_LOADER), 0);
     cr_assert_geq(find("brk", COVERAGE_LOADER), 0);
+    cr_assert_geq(find("dlmopen", COVERAGE_SECOND), 0);
+    cr_assert_geq(find("other processes",
+                       "files and segments that are shared with them"), 0);
     cr_assert_eq(rows[find("publish", "the owner of the memory")].mechanism,
                  LAPSE_ASKED);
     cr_assert_geq(find("inline system calls", "any code but libc and ld.so"),

@@ -71,6 +71,16 @@ static int call_each(int path)
         return shmat(-1, NULL, 0) == (void *)-1 ? -1 : 0;
     case LAPSE_PATH_PROCESS_MADVISE:
         return (int)process_madvise(-1, &vec, 1, MADV_COLD, 0);
+    case LAPSE_PATH_FALLOCATE:
+        return fallocate(-1, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                         PAGE);
+    case LAPSE_PATH_FTRUNCATE: return ftruncate(-1, 0);
+    case LAPSE_PATH_TRUNCATE: return truncate("/nonexistent/file", 0);
+    case HOOK_OPEN:
+        return (int)syscall(SYS_open, "/nonexistent/file", O_RDONLY);
+    case HOOK_OPENAT: return open("/nonexistent/file", O_WRONLY | O_TRUNC);
+    case HOOK_CREAT: return creat("/nonexistent/file", 0600);
+    case HOOK_OPENAT2: return (int)syscall(SYS_openat2, -1, NULL, NULL, 0);
     default: return remap_file_pages(none, PAGE, PROT_READ, 0, 0);
     }
 }

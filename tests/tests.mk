@@ -29,12 +29,16 @@ endif
 $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
     $(BUILD)/tests/test_%.o $(call objects,tests/fake_hooks shim/log \
     $(addprefix hooks/,site window patch arch_x86_64 module coverage \
-    entry_x86_64)) $(ZYOBJ)
+    patched namespace entry_x86_64)) $(ZYOBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
-$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%),$(CRITERION)): \
-    $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
+$(BUILD)/tests/test_maps: $(BUILD)/tests/test_maps.o $(call objects,hooks/maps)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
+
+$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(BUILD)/tests/test_maps, \
+    $(CRITERION)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Is a mapping one of this file? /proc names a mapping's file by device and
+ * inode as the kernel's own object has them, stat() as the file system likes
+ * to show them. The rule here must never say no wrongly:
+ *
+ *  - Devices are not compared: btrfs shows one for each subvolume, overlayfs
+ *    that of a layer or its own.
+ *  - Inodes are compared where the file system shows the number that the
+ *    object has: ext4, XFS, btrfs, F2FS, tmpfs (memfd and shm_open, too),
+ *    hugetlbfs. Another file with this number, in another file system or
+ *    subvolume, is a false alarm.
+ *  - Of any other one (overlayfs and FUSE make numbers up, and so does 9p),
+ *    every mapping of a file counts.
+ *  - A block device has as many inodes as names: every mapping of a file.
+ *
+ * Left is a file that is mapped by way of a file system stacked over this
+ * one, which may have another number there; to change it below is undefined
+ * by overlayfs's own rules.
+ */
+#include "hooks/file_range.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+
+#include "hooks/maps.h"
+#include "shim/subscriber.h"
+#include "shim/sys.h"
+
+#define UNIT_MAX ((uint64_t)1 << 30) /* of a huge page, or an XFS extent */
+
+bool file_wanted(void)
+{
+    uint64_t live;
+
+    if (!release_in_hull(0, USER_END))
+        return false;
+    live = atomic_load_explicit(&lapse_live, memory_order_seq_cst);
+    for (; live; live &= live - 1)
+        /* relaxed: written before its bit of live */
+        if (atomic_load_explicit(
+                &lapse_subscribers.one[__builtin_ctzll(live)].reasons,
+                memory_order_relaxed) & LAPSE_MASK(LAPSE_REASON_FILE))
+            return true;
+    return false;
+}
+
+static enum file_kind kind_of_error(long error)
+{
+    switch (-error) {
+    case EBADF: case EFAULT: case ENOENT: case ENOTDIR: case EACCES:
+    case ELOOP: case ENAMETOOLONG:
+        return FILE_MISSING; /* the call meets the same */
+    default:
+        return FILE_UNKNOWN;
+    }
+}
+
+/* Not inlined, nor the next one: their buffers are not needed at once. */
+__attribute__((noinline))
+static void look_at_file(struct file_id *id, int fd, const char *path,
+                         int flags)
+{
+    struct stat st;
+    long error = path ? sys(SYS_newfstatat, fd, path, &st, flags)
+                      : sys(SYS_fstat, fd, &st);
+    uint64_t unit;
+
+    id->kind = FILE_OTHER;
+    if (error) {
+        id->kind = kind_of_error(error);
+        return;
+    }
+    if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
+        return;
+    id->kind = FILE_MAPPABLE;
+    id->device = st.st_dev;
+    id->inode = st.st_ino;
+    id->by_inode = S_ISREG(st.st_mode);
+    unit = (uint64_t)st.st_blksize;
+    id->unit = unit > PAGE_SIZE && unit <= UNIT_MAX && !(unit & (unit - 1))
+                   ? (uint32_t)unit : (uint32_t)PAGE_SIZE;
+}
+
+__attribute__((noinline))
+static bool on_device(int fd, uint64_t device)
+{
+    struct stat st;
+
+    return !sys(SYS_fstat, fd, &st) && st.st_dev == device;
+}
+
+/*
+ * Of which kind is the file system? statfs() begins at no directory, and a
+ * path must not be read here: where it begins at another one, that one is
+ * asked, and believed if it is on the same device.
+ */
+__attribute__((noinline))
+static void look_at_system(struct file_id *id, int fd, const char *path)
+{
+    struct statfs fs;
+    bool there = path && fd != AT_FDCWD;
+
+    if ((path && !there) ? sys(SYS_statfs, path, &fs)
+                         : sys(SYS_fstatfs, fd, &fs))
+        fs.f_type = 0;
+    if (there && !on_device(fd, id->device))
+        fs.f_type = 0;
+    id->inward = fs.f_type == TMPFS_MAGIC;
+    switch (fs.f_type) {
+    case EXT4_SUPER_MAGIC: case XFS_SUPER_MAGIC: case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC: case TMPFS_MAGIC: case HUGETLBFS_MAGIC:
+        break;
+    default:
+        id->by_inode = false;
+    }
+}
+
+struct file_id file_identify(int fd, const char *path, int flags)
+{
+    struct file_id id = {.kind = FILE_MISSING};
+
+    look_at_file(&id, fd, path, flags);
+    if (id.kind == FILE_MAPPABLE && id.by_inode)
+        look_at_system(&id, fd, path);
+    return id;
+}
+
+struct publishing {
+    struct release *r;
+    const struct file_id *file;
+    uint64_t from, to;
+    uint64_t bytes;
+};
+
+static void publish_line(void *arg, const struct maps_line *line)
+{
+    struct publishing *p = arg;
+    uint64_t size = line->end - line->start;
+    uint64_t from = p->from > line->offset ? p->from - line->offset : 0;
+    uint64_t to = p->to > line->offset ? p->to - line->offset : 0;
+
+    if (!maps_is_file(line) || line->end > USER_END ||
+        (p->file->by_inode && line->inode != p->file->inode))
+        return;
+    if (to > size)
+        to = size;
+    if (from >= to)
+        return;
+    p->bytes += to - from;
+    if (release_in_hull(line->start + from, line->start + to))
+        release_publish(p->r, line->start + from, line->start + to,
+                        LAPSE_REASON_FILE);
+}
+
+uint64_t file_publish(struct release *r, const struct file_id *file,
+                      uint64_t from, uint64_t to)
+{
+    struct publishing p = {.r = r, .file = file, .from = from, .to = to};
+
+    if (maps_each(publish_line, &p))
+        return p.bytes;
+    release_publish(r, 0, USER_END, LAPSE_REASON_FILE);
+    return USER_END;
+}
