@@ -17,6 +17,7 @@
  */
 #include "hooks/file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <pthread.h>
@@ -211,27 +212,41 @@ static long open_claimed(const struct opening *o, const struct file_id *file)
     return ret;
 }
 
+/* Somebody came while the call ran, and watches. */
+static void tell_late(int fd)
+{
+    int was = cancel_later();
+    struct file_id file;
+    struct release r;
+
+    claim_all(&r);
+    file = file_identify(fd, NULL, 0);
+    publish(&r, &file, 0, TO_THE_END);
+    release_end(&r);
+    cancel_again(was);
+}
+
+static void count_alone(const struct opening *o)
+{
+    int was = cancel_later();
+    struct release r;
+
+    release_claim(&r, RANGE_NOTHING);
+    account_site(&r, LAPSE_PATH_OPEN, 0, o->stack);
+    release_end(&r);
+    cancel_again(was);
+}
+
 /* It may block for as long as it likes. */
 static long open_unclaimed(const struct opening *o)
 {
-    long ret = make(o);
-    bool wanted = file_wanted();
-    struct file_id file;
-    struct release r;
-    int was;
+    long ret;
 
-    if (ret < 0)
-        return ret;
-    was = cancel_later();
-    release_claim(&r, wanted ? range_pack(0, USER_END) : RANGE_NOTHING);
-    if (wanted) {
-        file = file_identify((int)ret, NULL, 0);
-        publish(&r, &file, 0, TO_THE_END);
-    }
     if (o->flags & O_TRUNC)
-        account_site(&r, LAPSE_PATH_OPEN, 0, o->stack);
-    release_end(&r);
-    cancel_again(was);
+        count_alone(o);
+    ret = make(o);
+    if (ret >= 0 && __builtin_expect(file_wanted(), 0))
+        tell_late((int)ret);
     return ret;
 }
 
@@ -282,13 +297,13 @@ long hook_creat(long a0, long a1, long a2, long a3, long a4, long a5,
 }
 
 /* The flags lie in memory of the caller, which may be no memory. */
-static bool read_how(struct open_how *how, long from)
+static long read_how(struct open_how *how, long from)
 {
     struct iovec local = {how, sizeof(*how)};
     struct iovec remote = {(void *)from, sizeof(*how)};
 
     return sys(SYS_process_vm_readv, sys(SYS_getpid), &local, 1, &remote, 1,
-               0) == (long)sizeof(*how);
+               0);
 }
 
 long hook_openat2(long a0, long a1, long a2, long a3, long a4, long a5,
@@ -296,17 +311,15 @@ long hook_openat2(long a0, long a1, long a2, long a3, long a4, long a5,
 {
     struct opening o = {SYS_openat2, {a0, a1, a2, a3}, (int)a0,
                         (const char *)a1, 0, false, stack};
-    struct open_how how;
+    struct open_how how = {.flags = 0};
+    long size;
 
     if (!file_wanted())
         return open_unclaimed(&o);
-    if (!read_how(&how, a2)) {
-        o.elsewhere = true;
-        return open_cutting(&o);
-    }
-    if (!cuts((long)how.flags))
-        return make(&o);
+    size = read_how(&how, a2);
+    if (size == -EFAULT || (size == sizeof(how) && !cuts((long)how.flags)))
+        return make(&o); /* which meets the same, or cuts nothing */
     o.flags = (int)how.flags;
-    o.elsewhere = how.resolve != 0;
+    o.elsewhere = size != sizeof(how) || how.resolve;
     return open_cutting(&o);
 }
