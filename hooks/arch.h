@@ -23,9 +23,9 @@
  * AT_FDCWD behind the system call number; and of those whose number is known
  * only when they are reached: libc's syscall().
  */
-#define ARCH_PLAIN_SLOTS 128
-#define ARCH_HERE_SLOTS 8
-#define ARCH_SYSCALL_SLOTS 8
+#define ARCH_PLAIN_SLOTS 192
+#define ARCH_HERE_SLOTS 12
+#define ARCH_SYSCALL_SLOTS 12
 #define ARCH_SLOTS (ARCH_PLAIN_SLOTS + ARCH_HERE_SLOTS + ARCH_SYSCALL_SLOTS)
 #define ARCH_SLOT_SIZE 128 /* bytes of a plain entry */
 #define ARCH_ANY_SIZE 256  /* bytes of one of syscall() */

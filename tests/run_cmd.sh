@@ -277,7 +277,7 @@ for f in fields:
     whole = sum(p[f] for q in r["processes"] for p in q["paths"])
     assert whole == r["total"][f], f
 sort = r["processes"][names.index("sort")]
-assert len(sort["paths"]) == 10
+assert len(sort["paths"]) == 16
 assert sum(p["calls"] for p in sort["paths"]) > 0
 perl = r["processes"][names.index("perl")]
 munmap = perl["paths"][0]

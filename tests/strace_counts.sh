@@ -18,8 +18,8 @@ bad() { echo "FAILED: $1"; failed=1; }
 skip() { echo "skip: $1: $2"; }
 
 paths='munmap mmap mremap brk madvise shmdt shmat process_madvise
-remap_file_pages'
-traced=$(echo $paths | tr ' ' ,),execve,clone,clone3,fork,vfork
+remap_file_pages fallocate ftruncate truncate open'
+traced=$(echo $paths | tr ' ' ,),openat,creat,execve,clone,clone3,fork,vfork
 
 if ! command -v strace >/dev/null; then
     skip strace_counts "strace is not installed"; exit 0
@@ -80,6 +80,14 @@ NR == FNR {
     }
     call = $2
     sub(/\(.*/, "", call)
+    # of these, only such as may cut something off a file
+    if (call == "fallocate" && !/, FALLOC_FL_(.*\|FALLOC_FL_)?(PUNCH_HOLE|COLL|INS|ZERO)/)
+        next
+    if (call == "openat" || call == "open") {
+        if (!/O_TRUNC/ || /O_CREAT\|O_EXCL/) next
+        call = "open"
+    }
+    if (call == "creat") call = "open"
     if (!(call in known)) next
     if (/madvise\(NULL, 0, 0x4c42/) { aside[$1] = 1; marked[p] = 1; next }
     if (/madvise\(NULL, 0, 0x4c41/) {
@@ -108,7 +116,7 @@ function value(key) {
 }
 /"total":/ { exit }
 /\{"pid":/ { pid = value("pid"); n[pid]++ }
-/\{"path":/ && value("path") != "publish" {
+/\{"path":/ && value("path") !~ /^(publish|free|backstop)$/ {
     print pid, n[pid], value("path"), value("calls")
 }
 AWK

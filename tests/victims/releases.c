@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -145,6 +146,29 @@ static void file_pages(void)
     check(!munmap(p, 4 * PAGE), "munmap");
 }
 
+static void cut(int times)
+{
+    char name[] = "/tmp/releases.XXXXXX";
+    int fd = mkstemp(name);
+
+    check(fd >= 0, "mkstemp");
+    for (int i = 0; i < times; i++) {
+        check(!ftruncate(fd, 4 * PAGE), "ftruncate");
+        check(!fallocate(fd, 0, 0, PAGE), "fallocate");
+        check(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                         PAGE), "punch");
+        check(!truncate(name, PAGE), "truncate");
+        close(open(name, O_RDONLY));
+        close(open(name, O_WRONLY | O_TRUNC));
+        close(creat(name, 0600));
+        fclose(fopen(name, "w"));
+    }
+    check(truncate("/nonexistent", 0) == -1, "truncate nothing");
+    check(open("/nonexistent", O_RDWR | O_TRUNC) == -1, "open nothing");
+    close(fd);
+    unlink(name);
+}
+
 static void raw(int times)
 {
     for (int i = 0; i < times; i++) {
@@ -245,6 +269,7 @@ int main(void)
     broken(3);
     shared(3);
     file_pages();
+    cut(5);
     raw(4);
     refused();
     loaded(2);
