@@ -133,7 +133,7 @@ bool patched_now(const char *path, const char *where, uint32_t *mechanism,
     /* acquire A91: pairs with R91 in patched_seal() */
     unsigned n = __atomic_load_n(&sealed, __ATOMIC_ACQUIRE);
     bool changed = false;
-    uintptr_t target;
+    uintptr_t target, unused;
 
     for (const struct patched *p = patched; p < patched + n; p++) {
         if (strcmp(p->path, path) || strcmp(p->where, where))
@@ -147,7 +147,9 @@ bool patched_now(const char *path, const char *where, uint32_t *mechanism,
             return true;
         }
         if (p->entry && memcmp(p->entry, p->head, HEAD)) {
-            arch_foreign(p->entry, HEAD, &target);
+            if (!arch_foreign(p->entry, HEAD, &target) &&
+                arch_foreign(p->head, HEAD, &unused))
+                continue; /* who was there before us has gone */
             *detail = note_of(target, BYPASSED);
             changed = true;
         }

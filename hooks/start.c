@@ -29,6 +29,22 @@ static void note_gap(void)
     }
 }
 
+/* Somebody patched after us. */
+static void note_changes(void)
+{
+    const struct lapse_coverage *row;
+    struct lapse_coverage now;
+
+    for (size_t i = 0; (row = coverage_row(i)); i++) {
+        now = *row;
+        if (!coverage_changed(&now))
+            continue;
+        report_warn("a path is not as it was at the start:");
+        report_warn(now.path);
+        report_warn(now.detail);
+    }
+}
+
 /*
  * The decoder's tables, some 110 KiB, are wanted once: let the kernel take our
  * read-only pages out of the process again. They come back from the file when
@@ -76,5 +92,6 @@ __attribute__((constructor)) static void start(int argc, char **argv,
 __attribute__((destructor)) static void stop(void)
 {
     report_modules();
+    note_changes();
     report_refresh();
 }

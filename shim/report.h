@@ -92,7 +92,7 @@ void report_modules(void);
 void report_refresh(void);
 /* The forked child, alone: a file of its own, all counters 0. */
 void report_fork_child(void);
-/* Add a line to the warnings. From the constructor only. */
+/* Add a line to the warnings. From the constructor or the destructor only. */
 void report_warn(const char *line);
 /* A release came from the code before pc. Lock-free. */
 void report_caller(uint64_t pc, unsigned path, uint64_t bytes);

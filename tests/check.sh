@@ -58,6 +58,7 @@ for t in tests/test_*.c; do
 done
 run example 20 "$build/tests/example_protocol"
 run api_cases 60 "$build/tests/api_cases"
+run api_foreign 60 "$build/tests/api_foreign"
 run api_namespace 60 "$build/tests/api_namespace"
 run api_parts 120 "$build/tests/api_parts" ${san:+20000}
 run api_file 60 "$build/tests/api_file"

@@ -42,7 +42,13 @@ $(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(BUILD)/tests/test_maps, \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
-$(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
+# Loads the library by itself, when somebody else has been there.
+ALONE    := $(BUILD)/tests/api_foreign
+$(ALONE): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -ldl
+
+$(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse \
 	    -Wl,-rpath,'$$ORIGIN/..' -ldl
