@@ -18,7 +18,7 @@
 #define HEAD 18 /* bytes of a function that a known jump lies in */
 #define NOTES 16
 #define OVERWRITTEN "overwritten since by a patch"
-#define BYPASSED "a patch at its entry may bypass the site"
+#define BYPASSED "its site may be bypassed by a patch at its entry"
 
 static struct patched {
     const char *path, *where;

@@ -230,6 +230,13 @@ static void test_stack_and_loader(void)
     pthread_join(thread, NULL);
     covered("stack of a thread", ANY);
 
+    for (int i = 0; i < 2; i++) { /* libc keeps this one, and gives it again */
+        pthread_create(&thread, NULL, on_stack, NULL);
+        pthread_join(thread, NULL);
+        covered(i ? "stack that is kept, again" : "stack that is kept",
+                LAPSE_REASON_MADVISE);
+    }
+
     for (int i = 0; i < 2; i++) {
         void *handle = dlopen(library(), RTLD_NOW);
         char *bss = handle ? dlsym(handle, "lib_release_bss") : NULL;
@@ -294,6 +301,49 @@ static void test_calls(void)
     sbrk(-8 * (long)PAGE);
     covered("sbrk down", LAPSE_REASON_BRK);
     sbrk(-8 * (long)PAGE);
+}
+
+/* Told as MADVISE, whatever the oracle can see of it now. */
+static void advised(const char *name, int advice)
+{
+    bool told = true;
+
+    drain();
+    for (size_t i = 0; i < w.pages; i++)
+        told &= told_of(i, LAPSE_REASON_MADVISE) > 0;
+    check(told, "%s (%d): told", name, advice);
+    lapse_unwatch(sub, w.start, w.pages * PAGE);
+}
+
+static void test_advice(void)
+{
+    char *p = watched(8 * PAGE);
+
+    if (mlock(p, 8 * PAGE) == 0 && madvise(p + PAGE, PAGE, 24) == 0)
+        covered("madvise DONTNEED_LOCKED", LAPSE_REASON_MADVISE);
+    else
+        printf("skip DONTNEED_LOCKED: %s\n", strerror(errno));
+    munmap(p, 8 * PAGE);
+
+    p = watched(8 * PAGE);
+    if (madvise(p + PAGE, 2 * PAGE, 102) == 0)
+        covered("madvise GUARD_INSTALL", LAPSE_REASON_MADVISE);
+    else
+        printf("skip GUARD_INSTALL: %s\n", strerror(errno));
+    munmap(p, 8 * PAGE);
+
+    p = mmap(NULL, 8 * PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    need(p != MAP_FAILED, "mmap");
+    fill(p, 8 * PAGE);
+    watch(p, 8 * PAGE);
+    need(madvise(p + PAGE, 2 * PAGE, MADV_REMOVE) == 0, "MADV_REMOVE");
+    covered("madvise REMOVE", LAPSE_REASON_MADVISE);
+    munmap(p, 8 * PAGE);
+
+    p = watched(8 * PAGE); /* the kernel takes them when it likes */
+    need(madvise(p, 8 * PAGE, MADV_FREE) == 0, "MADV_FREE");
+    advised("madvise FREE", MADV_FREE);
+    munmap(p, 8 * PAGE);
 }
 
 static void test_replaced(void)
@@ -367,14 +417,27 @@ static void test_segments(void)
     shmctl(other, IPC_RMID, NULL);
 }
 
-int main(void)
+/* With another allocator preloaded: is its munmap there in place of libc's? */
+static void is_interposed(void)
 {
+    Dl_info info;
+
+    check(dladdr(dlsym(RTLD_DEFAULT, "munmap"), &info) &&
+              !strstr(info.dli_fname, "libc.so"),
+          "munmap is one of %s", info.dli_fname);
+}
+
+int main(int argc, char **argv)
+{
+    bool other = argc > 1 && !strcmp(argv[1], "--other-malloc");
     pthread_t thread;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     mallopt(M_MMAP_THRESHOLD, 128 << 10); /* and it stays there */
     sub = subscribe(LAPSE_POLL, 0, NULL, NULL);
-    if (SANITIZED) {
+    if (other)
+        is_interposed();
+    if (SANITIZED || other) {
         printf("skipped: free, realloc, malloc_trim are not libc's here\n");
     } else {
         test_blocks();
@@ -384,6 +447,7 @@ int main(void)
     }
     test_stack_and_loader();
     test_calls();
+    test_advice();
     test_replaced();
     test_segments();
     return api_end();

@@ -61,6 +61,14 @@ run api_cases 60 "$build/tests/api_cases"
 run api_foreign 60 "$build/tests/api_foreign"
 run api_namespace 60 "$build/tests/api_namespace"
 run api_parts 120 "$build/tests/api_parts" ${san:+20000}
+# Its mmap, munmap, mremap and sbrk are there in place of libc's.
+tcmalloc=$(ls /usr/lib/*/libtcmalloc_minimal.so.4 2> /dev/null | head -n 1)
+if [ -n "$san" ] || [ -z "$tcmalloc" ]; then
+    skip api_cases_tcmalloc "no libtcmalloc-minimal4, or a sanitizer"
+else
+    run api_cases_tcmalloc 60 env LD_PRELOAD="$tcmalloc" \
+        "$build/tests/api_cases" --other-malloc
+fi
 run api_file 60 "$build/tests/api_file"
 run api_fork 120 "$build/tests/api_fork" 300
 run api_locks 60 "$build/tests/api_locks" 2
