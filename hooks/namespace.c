@@ -17,6 +17,8 @@
 #include "hooks/patched.h"
 #include "hooks/site.h"
 
+#pragma weak gnu_get_libc_version /* start.c looks whether it is there */
+
 #define NAMESPACES 16 /* as many as glibc has */
 
 /* As glibc has had it since 2.35, where it is linked when r_version is 2. */

@@ -30,6 +30,8 @@
 
 #include "shim/sys.h"
 
+#pragma weak __libc_single_threaded /* for start.c: another C library */
+
 #define PAGE ((uintptr_t)4096)
 #define NEAR_PAGES 4
 #define NEAR_STEP ((uintptr_t)1 << 21)

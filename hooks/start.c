@@ -6,6 +6,7 @@
  */
 #include "shim/start.h"
 
+#include <gnu/libc-version.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -14,9 +15,18 @@
 #include "hooks/caller.h"
 #include "hooks/coverage.h"
 #include "hooks/site.h"
+#include "shim/log.h"
 #include "shim/range.h"
 #include "shim/report.h"
 #include "shim/sys.h"
+
+/*
+ * A musl program that the library is preloaded into, perhaps for its
+ * children's sake, must run. What that C library does not have is declared
+ * weak, its absence tells, and nothing is done: its constructors get no
+ * arguments either.
+ */
+#pragma weak gnu_get_libc_version
 
 static void note_gap(void)
 {
@@ -78,6 +88,11 @@ __attribute__((constructor)) static void start(int argc, char **argv,
 {
     (void)argc;
     (void)argv;
+    if (!gnu_get_libc_version) {
+        log_warn("this program's C library is not glibc: no release of "
+                 "memory is seen in it");
+        return;
+    }
     shim_start(environment);
     caller_start();
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
@@ -91,6 +106,8 @@ __attribute__((constructor)) static void start(int argc, char **argv,
 
 __attribute__((destructor)) static void stop(void)
 {
+    if (!gnu_get_libc_version)
+        return;
     report_modules();
     note_changes();
     report_refresh();

@@ -10,8 +10,6 @@
  */
 #include "fork.h"
 
-#include <pthread.h>
-
 #include "drain.h"
 #include "inflight.h"
 #include "report.h"
@@ -61,7 +59,13 @@ static void in_child(void)
     give_back();
 }
 
+/* What pthread_atfork() calls in glibc; weak, for the loader of another C
+ * library to go on (hooks/start.c). */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void),
+                             void *) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
 void fork_start(void)
 {
-    pthread_atfork(before, give_back, in_child);
+    __register_atfork(before, give_back, in_child, __dso_handle);
 }

@@ -15,6 +15,8 @@
 #include "wake.h"
 #include "watch.h"
 
+#pragma weak dladdr1 /* another C library has none: hooks/start.c */
+
 int subscriber_check(lapse_handle h)
 {
     struct subscriber *s;

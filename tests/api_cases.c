@@ -422,9 +422,9 @@ static void is_interposed(void)
 {
     Dl_info info;
 
-    check(dladdr(dlsym(RTLD_DEFAULT, "munmap"), &info) &&
-              !strstr(info.dli_fname, "libc.so"),
-          "munmap is one of %s", info.dli_fname);
+    need(dladdr(dlsym(RTLD_DEFAULT, "munmap"), &info), "dladdr");
+    check(!strstr(info.dli_fname, "libc.so"), "munmap is one of %s",
+          info.dli_fname);
 }
 
 int main(int argc, char **argv)

@@ -197,6 +197,17 @@ blind() {
     else
         skip "static program" "cannot link one"
     fi
+    if musl-gcc -o "$tmp/musl" "$tmp/s.c" 2>/dev/null; then
+        is "program of another C library runs" 4 \
+            "$(status "$lapse" run "$tmp/musl")"
+        says "program of another C library is said" "uses another C library"
+        is "as a child, too" 4 "$(status "$lapse" run sh -c "$tmp/musl")"
+        is "with the library itself" 4 "$(status env \
+            LD_PRELOAD="${lapse%/*}/liblapse.so" "$tmp/musl")"
+        says "which says it" "no release of memory is seen"
+    else
+        skip "program of another C library" "no musl-gcc (musl-tools)"
+    fi
     if ${CC:-cc} -fsanitize=address -o "$tmp/asan" "$tmp/s.c" 2>/dev/null &&
         [ "$(status "$tmp/asan")" = 4 ]; then
         is "program with AddressSanitizer" 4 "$(ASAN_OPTIONS=verbosity=0 \
