@@ -17,18 +17,6 @@ struct told {
     uint32_t reasons;
 };
 
-bool shim_find(struct shim *shim)
-{
-    shim->subscribe = check_symbol("lapse_subscribe");
-    shim->watch = check_symbol("lapse_watch");
-    shim->poll = check_symbol("lapse_poll");
-    shim->coverage = check_symbol("lapse_coverage");
-    shim->stats = check_symbol("lapse_stats");
-    shim->path_name = check_symbol("lapse_path_name");
-    return shim->subscribe && shim->watch && shim->poll && shim->coverage &&
-           shim->stats && shim->path_name;
-}
-
 static _Noreturn void end(int fd, struct check_result *r, uint32_t outcome,
                           const char *why)
 {
@@ -167,7 +155,10 @@ static void do_row(const struct check_row *row, const struct shim *shim,
         end(fd, r, CHECK_SKIPPED, scene.why);
     if (shim->watch(h, scene.addr, CHECK_BYTES))
         end(fd, r, CHECK_TROUBLE, "lapse_watch failed");
-    if (!oracle_hold(&oracle, scene.addr, CHECK_PAGES))
+    if (!oracle_open(&oracle, scene.addr, CHECK_PAGES))
+        end(fd, r, CHECK_TROUBLE, "no descriptors");
+    oracle_mark_all(&oracle, "old");
+    if (!oracle_hold(&oracle))
         end(fd, r, CHECK_SKIPPED, "neither io_uring nor a pipe holds such "
             "memory, so nobody can judge");
     drain(shim, h, &told, &scene);

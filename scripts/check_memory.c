@@ -119,7 +119,8 @@ bool mremap_shrink_release(struct scene *s)
 bool mremap_dontunmap_release(struct scene *s)
 {
     return done(s, mremap(s->addr, CHECK_BYTES, CHECK_BYTES,
-                          MREMAP_MAYMOVE | MREMAP_DONTUNMAP) != MAP_FAILED,
+                          MREMAP_MAYMOVE | MREMAP_DONTUNMAP,
+                          NULL) != MAP_FAILED, /* read: must be aligned */
                 "mremap");
 }
 

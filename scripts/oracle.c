@@ -21,7 +21,7 @@ static void make_mark(char mark[MARK_BYTES], unsigned page, const char *word)
  * Through a pipe: the kernel copies, and says EFAULT where a store of ours
  * would be a SIGSEGV or, behind the end of a file, a SIGBUS.
  */
-bool oracle_mark(struct oracle *o, unsigned page, const char *word)
+static bool write_mark(struct oracle *o, unsigned page, const char *word)
 {
     char mark[MARK_BYTES];
     char *at = o->addr + (size_t)page * PAGE_BYTES + MARK_AT;
@@ -54,40 +54,69 @@ uint64_t oracle_mapped(const char *addr, unsigned pages)
     return mapped;
 }
 
-bool oracle_hold(struct oracle *o, char *addr, unsigned pages)
+bool oracle_open(struct oracle *o, char *addr, unsigned pages)
 {
     memset(o, 0, sizeof(*o));
     o->addr = addr;
     o->pages = pages;
-    o->mapped = oracle_mapped(addr, pages);
     o->sink = memfd_create("lapse-oracle", MFD_CLOEXEC);
     if (o->sink < 0 || pipe2(o->mark_pipe, O_CLOEXEC) ||
         pipe2(o->sink_pipe, O_CLOEXEC))
         return false;
-    for (unsigned i = 0; i < pages; i++)
-        if (o->mapped >> i & 1 && !oracle_mark(o, i, "old"))
-            o->mapped &= ~(1ull << i);
     o->has_ring = !uring_open(&o->ring);
+    return true;
+}
+
+void oracle_mark_all(struct oracle *o, const char *word)
+{
+    o->marked = 0;
+    for (unsigned i = 0; i < o->pages; i++)
+        if (write_mark(o, i, word))
+            o->marked |= 1ull << i;
+}
+
+bool oracle_hold(struct oracle *o)
+{
+    o->held = oracle_mapped(o->addr, o->pages) & o->marked;
+    o->by = 0;
     if (o->has_ring && oracle_uring_hold(o))
         o->by = ORACLE_URING;
     else if (oracle_pipe_hold(o))
         o->by = ORACLE_PIPE;
+    else
+        return false;
     /* After they are held: that may move a page first. */
-    if (oracle_frames(addr, pages, o->frame))
+    if (oracle_frames(o->addr, o->pages, o->frame))
         o->by |= ORACLE_PAGEMAP;
-    return o->by & (ORACLE_URING | ORACLE_PIPE);
+    return true;
 }
 
-/* The held page, whose turn it is in the pipe. */
-static bool read_held(struct oracle *o, unsigned page, char *content)
+bool oracle_read(struct oracle *o, unsigned page, char *content)
 {
+    if (!(o->held >> page & 1))
+        return false;
     if (o->by & ORACLE_URING)
         return oracle_uring_read(o, page, content);
     return oracle_pipe_read(o, content);
 }
 
-static void second_opinion(struct oracle *o, struct oracle_verdict *v,
-                           uint64_t reached)
+void oracle_let_go(struct oracle *o)
+{
+    char content[PAGE_BYTES];
+
+    if (o->by & ORACLE_URING)
+        uring_forget_buffers(&o->ring);
+    else
+        while (o->held) {
+            if (!oracle_pipe_read(o, content))
+                break;
+            o->held &= o->held - 1;
+        }
+    o->held = 0;
+    o->by = 0;
+}
+
+static void second_opinion(struct oracle *o, struct oracle_verdict *v)
 {
     uint64_t now[PAGES_MAX];
 
@@ -96,7 +125,7 @@ static void second_opinion(struct oracle *o, struct oracle_verdict *v,
     for (unsigned i = 0; i < o->pages; i++) {
         uint64_t bit = 1ull << i;
 
-        if (v->judged & reached & bit && o->frame[i] && now[i] &&
+        if (v->judged & o->marked & bit && o->frame[i] && now[i] &&
             (o->frame[i] != now[i]) != !!(v->stale & bit))
             v->disagree |= bit;
     }
@@ -105,20 +134,17 @@ static void second_opinion(struct oracle *o, struct oracle_verdict *v,
 void oracle_judge(struct oracle *o, struct oracle_verdict *v)
 {
     char content[PAGE_BYTES];
-    uint64_t reached = 0;
 
     memset(v, 0, sizeof(*v));
-    for (unsigned i = 0; i < o->pages; i++)
-        if (oracle_mark(o, i, "new"))
-            reached |= 1ull << i;
+    oracle_mark_all(o, "new");
     for (unsigned i = 0; i < o->pages; i++) {
         uint64_t bit = 1ull << i;
 
-        if (!(o->mapped & bit) || !read_held(o, i, content))
+        if (!oracle_read(o, i, content))
             continue;
         v->judged |= bit;
-        if (!(reached & bit) || !oracle_marked(content, i, "new"))
+        if (!(o->marked & bit) || !oracle_marked(content, i, "new"))
             v->stale |= bit;
     }
-    second_opinion(o, v, reached);
+    second_opinion(o, v);
 }

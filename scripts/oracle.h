@@ -26,8 +26,9 @@ enum {
 struct oracle {
     char *addr;
     unsigned pages;
-    uint64_t mapped;  /* pages that there were when it began to hold */
-    unsigned by;      /* ORACLE_*: who holds, who looks */
+    uint64_t marked; /* the last time: pages that could be written to */
+    uint64_t held;
+    unsigned by; /* ORACLE_*: who holds, who looks */
     struct uring ring;
     bool has_ring;
     int sink, sink_pipe[2], mark_pipe[2];
@@ -41,21 +42,28 @@ struct oracle_verdict {
     uint64_t disagree; /* the frame number says otherwise */
 };
 
-/* Marks the pages and holds them; false if this machine has no way to. */
-bool oracle_hold(struct oracle *o, char *addr, unsigned pages);
+/* False if there are no descriptors to be had. */
+bool oracle_open(struct oracle *o, char *addr, unsigned pages);
+
+/* Writes a mark at each page: not where there is nothing to write to. */
+void oracle_mark_all(struct oracle *o, const char *word);
+
+/* Holds what was marked; false if this machine has no way to. */
+bool oracle_hold(struct oracle *o);
+void oracle_let_go(struct oracle *o);
 
 /* Writes new marks at the addresses, and looks which marks are held. */
 void oracle_judge(struct oracle *o, struct oracle_verdict *verdict);
 
-/* Writes a mark at the page; false when there is nothing one can write to. */
-bool oracle_mark(struct oracle *o, unsigned page, const char *word);
+/* The page that is held; only once, from the first to the last. */
+bool oracle_read(struct oracle *o, unsigned page, char *content);
 
 /* Is this (the copy of) a page that has that mark? */
 bool oracle_marked(const char *content, unsigned page, const char *word);
 
 uint64_t oracle_mapped(const char *addr, unsigned pages);
 
-/* The judges: hold what is mapped (true: all of it), read one page back. */
+/* The judges: hold o->held (true: all of it), read one page back. */
 bool oracle_uring_hold(struct oracle *o);
 bool oracle_uring_read(struct oracle *o, unsigned page, char *content);
 bool oracle_pipe_hold(struct oracle *o);

@@ -16,12 +16,12 @@ bool oracle_pipe_hold(struct oracle *o)
     for (unsigned i = 0; i < o->pages; i++) {
         struct iovec page = {o->addr + (size_t)i * PAGE_BYTES, PAGE_BYTES};
 
-        if (o->mapped >> i & 1 &&
+        if (o->held >> i & 1 &&
             vmsplice(o->sink_pipe[1], &page, 1, SPLICE_F_NONBLOCK) !=
                 PAGE_BYTES)
             return false;
     }
-    return o->mapped;
+    return o->held;
 }
 
 bool oracle_pipe_read(struct oracle *o, char *content)

@@ -11,7 +11,7 @@ bool oracle_uring_hold(struct oracle *o)
     unsigned n = 0;
 
     for (unsigned i = 0; i < o->pages; i++)
-        if (o->mapped >> i & 1) {
+        if (o->held >> i & 1) {
             buffer[n].iov_base = o->addr + (size_t)i * PAGE_BYTES;
             buffer[n++].iov_len = PAGE_BYTES;
         }
@@ -20,7 +20,7 @@ bool oracle_uring_hold(struct oracle *o)
 
 bool oracle_uring_read(struct oracle *o, unsigned page, char *content)
 {
-    uint64_t before = o->mapped & ((1ull << page) - 1);
+    uint64_t before = o->held & ((1ull << page) - 1);
     struct io_uring_sqe write = {
         .opcode = IORING_OP_WRITE_FIXED,
         .fd = o->sink,

@@ -9,7 +9,7 @@ CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \
              scripts/check_file scripts/check_loader scripts/check_malloc \
              scripts/check_threads scripts/check_kernel scripts/uring \
              scripts/oracle scripts/oracle_uring scripts/oracle_pipe \
-             scripts/oracle_pagemap scripts/check_plugin_file
+             scripts/oracle_pagemap scripts/check_shim scripts/check_plugin_file
 LAPSE_SRC += scripts/lapse_check scripts/lapse_check_print \
              scripts/lapse_check_json scripts/check_run scripts/check_child \
              $(CHECK_SRC)

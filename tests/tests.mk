@@ -82,7 +82,13 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
 	$(Q)$(CC) -pthread -o $@ $< -ldl
 
-check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB)
+# A cache under each row of the table of `lapse check`.
+ORACLE   := $(BUILD)/tests/oracle/protocol
+$(ORACLE): $(call objects,tests/oracle/protocol $(CHECK_SRC))
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
+
+check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB) $(ORACLE)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 bench: all $(BENCHES)
