@@ -74,8 +74,8 @@ static uint64_t pages_named(const struct scene *s)
 }
 
 /*
- * Exact is what the call named, in whole pages (FREE: to the byte, with what
- * the allocator added). Where only the allocator knows what it named, it is
+ * Exact is what the call named, in whole pages (FREE: to the byte, with no more
+ * than what the allocator added). Where only the allocator knows what it named, it is
  * the watched pages that went stale.
  */
 static enum check_range compare(const struct scene *s, unsigned flags,
@@ -87,9 +87,10 @@ static enum check_range compare(const struct scene *s, unsigned flags,
     if (!told->high)
         return RANGE_NONE;
     if (flags & ROW_FREE)
-        return told->low != low || told->high < high ? RANGE_SHORT
-               : told->high < high + PAGE_BYTES      ? RANGE_EXACT
-                                                     : RANGE_WIDER;
+        return told->low > low || told->high < high ? RANGE_SHORT
+               : told->low < low || told->high >= low + s->size
+                   ? RANGE_WIDER
+                   : RANGE_EXACT;
     if (must & ~told->pages)
         return RANGE_SHORT;
     if (told->pages & ~must)

@@ -155,5 +155,6 @@ bool free_exact_setup(struct scene *s)
     s->addr = (char *)(((uintptr_t)s->block + PAGE_BYTES - 1) &
                        -(uintptr_t)PAGE_BYTES);
     release_names(s, s->block, size);
+    s->size = malloc_usable_size(s->block);
     return true;
 }

@@ -43,8 +43,8 @@ table() {
         fi
     fi
     "$lapse" check --json "$@" > "$tmp/out" || {
-        bad=1
         echo "FAILED  status $?"
+        bad=1
     }
     # $expect is a list
     # shellcheck disable=SC2086
