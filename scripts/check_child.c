@@ -176,6 +176,8 @@ static void do_row(const struct check_row *row, const struct shim *shim,
     r->reasons = told.reasons;
     r->range = compare(&scene, row->flags, &told, r->verdict.stale);
     moved = path_moved(shim, &before, &after);
+    if (!moved && told.high) /* not every path counts (FREE) */
+        moved = row->path;
     snprintf(r->path, sizeof(r->path), "%s", moved ? moved : "");
     find_coverage(shim, row->path ? row->path : moved, row->where, r);
     end(fd, r, CHECK_DONE, NULL);
