@@ -74,9 +74,9 @@ static uint64_t pages_named(const struct scene *s)
 }
 
 /*
- * Exact is what the call named, in whole pages (FREE: to the byte, with no more
- * than what the allocator added). Where only the allocator knows what it named, it is
- * the watched pages that went stale.
+ * Exact is what the call named, in whole pages (FREE: to the byte, with no
+ * more than what the allocator added). Where only the allocator knows what it
+ * named, it is the watched pages that went stale.
  */
 static enum check_range compare(const struct scene *s, unsigned flags,
                                 const struct told *told, uint64_t stale)

@@ -89,6 +89,7 @@ if [ -z "$san" ]; then
         run "lapse_check_${a}_all" 60 tests/lapse_check.sh $a --backstop --free
     done
     run oracle 120 tests/oracle/rows.sh
+    run oracle_events 120 tests/oracle/events.sh
     run oracle_backstop 120 env LAPSE_BACKSTOP=uffd tests/oracle/rows.sh
 else
     skip victims "programs under a preload: not with a sanitizer's library"

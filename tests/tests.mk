@@ -82,9 +82,10 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
 	$(Q)$(CC) -pthread -o $@ $< -ldl
 
-# A cache under each row of the table of `lapse check`.
-ORACLE   := $(BUILD)/tests/oracle/protocol
-$(ORACLE): $(call objects,tests/oracle/protocol $(CHECK_SRC))
+# The rows of `lapse check` under a cache, and against the kernel's events.
+ORACLE   := $(BUILD)/tests/oracle/protocol $(BUILD)/tests/oracle/events
+$(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
+    $(BUILD)/tests/oracle/%.o
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
 
