@@ -67,6 +67,11 @@ command() {
     status 2 "an allocator that cannot be preloaded" --allocator "a b"
     "$lapse" check > "$tmp/out" 2>&1
     awk 'length > 100 { exit 1 }' "$tmp/out" || fail "wider than 100 columns"
+    strace -f -o /dev/null -e trace=io_uring_setup \
+        -e inject=io_uring_setup:error=EPERM "$lapse" check --only "munmap" \
+        > "$tmp/out" 2>&1
+    grep -q '^munmap  .* exact  *stale  *vmsplice' "$tmp/out" ||
+        fail "without io_uring nobody judges"
 
     LAPSE_LIBRARY=$build/tests/victims/lib_deaf.so
     export LAPSE_LIBRARY
