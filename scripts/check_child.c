@@ -100,7 +100,10 @@ static enum check_range compare(const struct scene *s, unsigned flags,
     return RANGE_EXACT;
 }
 
-/* The path whose counter moved (most): how the release was seen. */
+/*
+ * The path whose counter moved (most): how the release was seen. The kernel
+ * tells of what a site saw too.
+ */
 static const char *path_moved(const struct shim *shim,
                               const struct lapse_stats *before,
                               const struct lapse_stats *after)
@@ -113,6 +116,8 @@ static const char *path_moved(const struct shim *shim,
         uint64_t more = after->path[i].bytes - before->path[i].bytes +
                         after->path[i].releases - before->path[i].releases;
 
+        if (more && i == LAPSE_PATH_BACKSTOP)
+            more = 1;
         if (more > most) {
             most = more;
             moved = shim->path_name(i);

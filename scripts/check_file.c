@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "check_memory.h"
@@ -103,6 +104,12 @@ bool ftruncate_release(struct scene *s)
 bool ftruncate_other_release(struct scene *s)
 {
     return cut(s, ftruncate(s->other_fd, HALF), "ftruncate");
+}
+
+bool ftruncate_syscall_release(struct scene *s)
+{
+    return cut(s, (int)syscall(SYS_ftruncate, s->fd, (long)HALF),
+               "syscall(SYS_ftruncate)");
 }
 
 bool truncate_release(struct scene *s)

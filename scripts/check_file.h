@@ -13,6 +13,7 @@ bool collapse_release(struct scene *s);
 bool zero_release(struct scene *s);
 bool ftruncate_release(struct scene *s);
 bool ftruncate_other_release(struct scene *s);
+bool ftruncate_syscall_release(struct scene *s);
 bool truncate_release(struct scene *s);
 bool open_release(struct scene *s);
 void file_give_back(struct scene *s);

@@ -11,6 +11,8 @@
 #include "check_memory.h"
 #include "uring.h"
 
+enum { PUNCH = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE };
+
 /* As Go and static code do it: nothing of libc is on the way. */
 static long inline_call(long nr, long a, long b, long c, long d, long e, long f)
 {
@@ -67,6 +69,19 @@ bool inline_mremap_release(struct scene *s)
     return returned(s, ret == (long)s->other ? 0 : ret, "mremap");
 }
 
+bool inline_shmdt_release(struct scene *s)
+{
+    return returned(s, inline_call(SYS_shmdt, (long)s->addr, 0, 0, 0, 0, 0),
+                    "shmdt");
+}
+
+bool inline_punch_release(struct scene *s)
+{
+    return returned(s, inline_call(SYS_fallocate, s->fd, PUNCH,
+                                   s->named - s->addr, (long)s->named_len, 0,
+                                   0), "fallocate");
+}
+
 static struct uring ring; /* of the release, not the oracle's */
 
 static bool ring_setup(struct scene *s)
@@ -103,7 +118,7 @@ bool uring_fallocate_release(struct scene *s)
         .opcode = IORING_OP_FALLOCATE,
         .fd = s->fd,
         .off = (uint64_t)(s->named - s->addr),
-        .len = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+        .len = PUNCH,
         .addr = s->named_len, /* so it is: the length is there */
     };
 

@@ -9,6 +9,8 @@ bool inline_munmap_release(struct scene *s);
 bool inline_madvise_release(struct scene *s);
 bool inline_mmap_release(struct scene *s);
 bool inline_mremap_release(struct scene *s);
+bool inline_shmdt_release(struct scene *s);
+bool inline_punch_release(struct scene *s);
 bool uring_anonymous_setup(struct scene *s);
 bool uring_shared_setup(struct scene *s);
 bool uring_madvise_release(struct scene *s);

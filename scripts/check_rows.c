@@ -18,6 +18,7 @@
 #define LIBC "libc.so"
 #define LOADER "ld-linux"
 #define ANY NULL
+#define INLINE "inline system calls"
 #define MALLOC NULL, NULL, ROW_ALLOCATOR
 
 const struct check_row check_rows[] = {
@@ -84,6 +85,8 @@ const struct check_row check_rows[] = {
      file_give_back},
     {"ftruncate, another fd", "ftruncate", ANY, 0, file_two_fds_setup,
      ftruncate_other_release, file_give_back},
+    {"syscall(SYS_ftruncate)", "syscall", LIBC, 0, shared_setup,
+     ftruncate_syscall_release, file_give_back},
     {"truncate", "truncate", ANY, 0, shared_setup, truncate_release,
      file_give_back},
     {"open O_TRUNC", "open", ANY, 0, shared_setup, open_release,
@@ -116,17 +119,21 @@ const struct check_row check_rows[] = {
     {"free, by the byte", "free", ANY, ROW_FREE, free_exact_setup,
      free_release, NULL},
 
-    {"munmap, inline", "inline system calls", ANY, 0, anonymous_setup,
+    {"munmap, inline", INLINE, "any code", 0, anonymous_setup,
      inline_munmap_release, NULL},
-    {"mmap MAP_FIXED, inline", "inline system calls", ANY, 0, anonymous_setup,
+    {"mmap MAP_FIXED, inline", INLINE, "any code", 0, anonymous_setup,
      inline_mmap_release, NULL},
-    {"mremap, inline", "inline system calls", ANY, 0, mremap_setup,
+    {"mremap, inline", INLINE, "any code", 0, mremap_setup,
      inline_mremap_release, NULL},
-    {"madvise DONTNEED, inline", "inline system calls", ANY, 0,
-     anonymous_setup, inline_madvise_release, NULL},
-    {"io_uring MADVISE", "io_uring", ANY, 0, uring_anonymous_setup,
+    {"madvise DONTNEED, inline", INLINE, "any code", 0, anonymous_setup,
+     inline_madvise_release, NULL},
+    {"io_uring MADVISE", "io_uring", "the kernel", 0, uring_anonymous_setup,
      uring_madvise_release, NULL},
-    {"io_uring FALLOCATE", "io_uring", ANY, 0, uring_shared_setup,
+    {"shmdt, inline", INLINE, "what has no event", 0, shmdt_setup,
+     inline_shmdt_release, NULL},
+    {"fallocate PUNCH_HOLE, inline", INLINE, "what has no event", 0,
+     shared_setup, inline_punch_release, NULL},
+    {"io_uring FALLOCATE", "io_uring", "files", 0, uring_shared_setup,
      uring_fallocate_release, NULL},
 };
 const unsigned check_row_count = sizeof(check_rows) / sizeof(check_rows[0]);
