@@ -46,9 +46,7 @@ for name, row in rows.items():
     elif verdict == "uncovered":
         check(name, row["why"], "uncovered without a reason")
     elif verdict == "told" and row["mechanism"] == "site":
-        # Of a file it may be all that is mapped of it.
-        check(name, row["told"] == "exact" or "file" in row["reasons"],
-              "range")
+        check(name, row["told"] == "exact", "range")
 
 for name, reason in REASONS.items():
     row = rows.get(name, {})
