@@ -43,8 +43,9 @@ enum {
 
 struct check_row {
     const char *name;
-    const char *path;  /* of the row of coverage that is to see it; NULL: the */
-    const char *where; /* one whose counter moves. NULL: anywhere */
+    const char *path;  /* of the row of lapse_coverage that is to see it;
+                          NULL: that of the counter that moves */
+    const char *where; /* what that row's begins with; NULL: anything */
     unsigned flags;
     bool (*setup)(struct scene *scene);
     bool (*release)(struct scene *scene); /* false: see why */
