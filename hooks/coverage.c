@@ -34,6 +34,11 @@ static struct lapse_coverage table[] = {
     SITE("brk", COVERAGE_LOADER),
     /* no sites from here on */
     {"publish", "the owner of the memory", "", LAPSE_ASKED, 0},
+    GAP("inline system calls", "what has no event of userfaultfd",
+        "shmdt, SHM_REMAP, MADV_GUARD_INSTALL, holes and ends of files: by "
+        "inline calls not even the kernel tells of these"),
+    GAP("io_uring", "files",
+        "nobody tells of IORING_OP_FALLOCATE and IORING_OP_FTRUNCATE"),
     GAP("inline system calls", "any code but libc and ld.so",
         "Go and static code enter the kernel by themselves; not seen unless "
         "they call lapse_publish"),

@@ -20,5 +20,7 @@ int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The subcommands: argv[0] is their name, the result an exit status. */
 int lapse_run(int argc, char **argv);
 void lapse_run_help(void);
+int lapse_check(int argc, char **argv);
+void lapse_check_help(void);
 
 #endif

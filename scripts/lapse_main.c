@@ -14,6 +14,8 @@ static const struct subcommand {
 } subcommands[] = {
     {"run", lapse_run, lapse_run_help,
      "run a program and report what memory it released"},
+    {"check", lapse_check, lapse_check_help,
+     "release memory in every way there is, and show which are seen"},
 };
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

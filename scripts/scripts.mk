@@ -4,6 +4,20 @@
 LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
              scripts/lapse_json scripts/reports scripts/symbols \
              scripts/supervise scripts/inspect scripts/preload
+# The rows and judges of `lapse check`, which tests/oracle uses too.
+CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \
+             scripts/check_file scripts/check_loader scripts/check_malloc \
+             scripts/check_threads scripts/check_kernel scripts/uring \
+             scripts/oracle scripts/oracle_uring scripts/oracle_pipe \
+             scripts/oracle_pagemap scripts/check_shim scripts/check_plugin_file
+LAPSE_SRC += scripts/lapse_check scripts/lapse_check_print \
+             scripts/lapse_check_json scripts/check_run scripts/check_child \
+             $(CHECK_SRC)
+
+$(BUILD)/check_plugin.so: $(BUILD)/scripts/check_plugin.o
+	$(Q)$(CC) -shared -o $@ $<
+$(BUILD)/scripts/check_plugin_file.o: $(BUILD)/check_plugin.so
+$(BUILD)/scripts/check_plugin_file.o: BASE += -DPLUGIN='"$(BUILD)/check_plugin.so"'
 
 $(BUILD)/lapse: $(call objects,$(LAPSE_SRC))
 	$(call say,LD,$@)

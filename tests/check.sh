@@ -5,7 +5,8 @@
 # counts. ONLY=pattern runs those whose name contains it.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-build=${BUILD:-build}
+export BUILD=${BUILD:-build}
+build=$BUILD
 san=${SAN:-}
 log=$build/log
 mkdir -p "$log"
@@ -93,11 +94,21 @@ if [ -z "$san" ]; then
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run install 60 tests/install.sh "$build"
+    run lapse_check 60 tests/lapse_check.sh command
+    for a in glibc jemalloc tcmalloc mimalloc tbbmalloc; do
+        run "lapse_check_$a" 60 tests/lapse_check.sh $a
+        run "lapse_check_${a}_all" 60 tests/lapse_check.sh $a --backstop --free
+    done
+    run oracle 120 tests/oracle/rows.sh
+    run oracle_events 120 tests/oracle/events.sh
+    run oracle_backstop 120 env LAPSE_BACKSTOP=uffd tests/oracle/rows.sh
 else
     skip victims "programs under a preload: not with a sanitizer's library"
     skip run_cmd "as above"
     skip strace_counts "as above"
     skip install "as above"
+    skip lapse_check "as above"
+    skip oracle "as above"
 fi
 run torture_deadlock 300 env BUILD="$build" tests/torture_deadlock.sh
 echo "check: $passed passed, $failed failed, $skipped skipped"

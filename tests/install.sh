@@ -21,9 +21,11 @@ for std in c11 c17; do
     cc -std=$std -Wall -Wextra -Wpedantic -Werror "$tmp/header.c" -o "$tmp/h"
     "$tmp/h"
 done
+test -f "$tmp/usr/share/man/man7/lapse-paths.7"
 for page in "$tmp"/usr/share/man/man*/*; do
     man -l --warnings "$page" 2>&1 > /dev/null | grep . && exit 1
 done
 "$tmp/usr/bin/lapse" run --output "$tmp/out" -- ls / > /dev/null
 grep -q '^lapse: ls' "$tmp/out"
+"$tmp/usr/bin/lapse" check --only sbrk > /dev/null
 echo "ok      installed, linked by pkg-config, run"

@@ -92,7 +92,14 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
 	$(Q)$(CC) -pthread -o $@ $< -ldl
 
-check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB)
+# The rows of `lapse check` under a cache, and against the kernel's events.
+ORACLE   := $(BUILD)/tests/oracle/protocol $(BUILD)/tests/oracle/events
+$(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
+    $(BUILD)/tests/oracle/%.o
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
+
+check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB) $(ORACLE)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 bench: all $(BENCHES)
