@@ -14,6 +14,8 @@ static const struct subcommand {
 } subcommands[] = {
     {"run", lapse_run, lapse_run_help,
      "run a program and report what memory it released"},
+    {"audit", lapse_audit, lapse_audit_help,
+     "run a program and report what it released unseen"},
 };
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

@@ -3,7 +3,9 @@
 
 LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
              scripts/lapse_json scripts/reports scripts/symbols \
-             scripts/supervise scripts/inspect scripts/preload
+             scripts/supervise scripts/inspect scripts/preload \
+             scripts/command scripts/json scripts/lapse_audit \
+             $(patsubst %.c,%,$(wildcard scripts/audit_*.c))
 
 $(BUILD)/lapse: $(call objects,$(LAPSE_SRC))
 	$(call say,LD,$@)
