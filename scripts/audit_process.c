@@ -26,6 +26,7 @@ struct text {
 struct process {
     pid_t pid;
     unsigned tasks;
+    bool announced; /* by its parent */
     /* INHERITS: its parent has not told us yet that it forked. */
     enum { INHERITS, FRESH, READY } state;
     bool shim;               /* is mapped */
@@ -40,6 +41,7 @@ struct process {
 struct audit_task {
     struct audit_task *next;
     pid_t tid;
+    bool ended; /* before its parent announced it */
     struct process *process;
 };
 
@@ -173,8 +175,20 @@ static struct process *process_of(struct audit *audit, pid_t tid)
     if (!process)
         return NULL;
     process->pid = pid;
+    process->announced = pid == audit->command;
     audit->processes++;
     return process;
+}
+
+static void task_free(struct audit_tasks *tasks, struct audit_task **link)
+{
+    struct audit_task *task = *link;
+
+    *link = task->next;
+    tasks->count--;
+    if (!--task->process->tasks)
+        free(task->process);
+    free(task);
 }
 
 struct audit_task *audit_task_get(struct audit *audit, pid_t tid)
@@ -182,6 +196,10 @@ struct audit_task *audit_task_get(struct audit *audit, pid_t tid)
     struct audit_tasks *tasks = audit->tasks;
     struct audit_task **link = task_link(tasks, tid), *task = *link;
 
+    if (task && task->ended) { /* the number is another's now */
+        task_free(tasks, link);
+        task = NULL;
+    }
     if (task)
         return task;
     task = calloc(1, sizeof(*task));
@@ -206,15 +224,16 @@ void audit_task_drop(struct audit *audit, pid_t tid)
 {
     struct audit_task **link = task_link(audit->tasks, tid), *task = *link;
 
-    if (!task)
+    if (!task || task->ended)
         return;
-    *link = task->next;
-    audit->tasks->count--;
-    if (!--task->process->tasks) {
+    if (task->process->tasks == 1) {
         image_end(audit, task->process);
-        free(task->process);
+        if (!task->process->announced) {
+            task->ended = true;
+            return;
+        }
     }
-    free(task);
+    task_free(audit->tasks, link);
 }
 
 void audit_tasks_free(struct audit *audit)
@@ -222,8 +241,11 @@ void audit_tasks_free(struct audit *audit)
     struct audit_tasks *tasks = audit->tasks;
 
     for (size_t i = 0; tasks && tasks->bucket && i < tasks->buckets; i++)
-        while (tasks->bucket[i])
+        while (tasks->bucket[i]) {
+            tasks->bucket[i]->process->announced = true;
+            tasks->bucket[i]->ended = false;
             audit_task_drop(audit, tasks->bucket[i]->tid);
+        }
     if (tasks)
         free(tasks->bucket);
     free(tasks);
@@ -233,22 +255,27 @@ void audit_tasks_free(struct audit *audit)
 void audit_task_forked(struct audit *audit, struct audit_task *task,
                        pid_t child)
 {
+    struct audit_task **link = task_link(audit->tasks, child), *other = *link;
     struct process *from = task->process, *to;
-    struct audit_task *other;
 
-    /* We may have heard of its end before we hear of its begin. */
-    if (!*task_link(audit->tasks, child) && !leader_of(child))
+    if (other && other->ended) {
+        task_free(audit->tasks, link);
         return;
+    }
+    if (!other && !leader_of(child))
+        return; /* a thread, which has ended */
     other = audit_task_get(audit, child);
-    if (!other || other->process == from ||
-        other->process->state != INHERITS)
+    if (!other || other->process == from)
         return;
     to = other->process;
+    to->announced = true;
+    if (to->state != INHERITS)
+        return;
     to->state = from->state;
     to->shim = from->shim;
     to->start = from->start;
     to->end = from->end;
-    if (from->program)
+    if (from->program && !to->program)
         to->program = strdup(from->program);
 }
 
