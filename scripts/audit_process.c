@@ -78,7 +78,7 @@ static const char *program_of(struct process *p)
 /* This image of the process is no more. */
 static void image_end(struct audit *audit, struct process *p)
 {
-    if (p->state == FRESH && !p->shim && p->early)
+    if (p->state == FRESH && !p->shim)
         audit_find_blind(audit, program_of(p), p->early);
     texts_drop(p);
     free(p->program);
@@ -282,6 +282,7 @@ void audit_task_forked(struct audit *audit, struct audit_task *task,
 void audit_task_executed(struct audit *audit, struct audit_task *task)
 {
     image_end(audit, task->process);
+    program_of(task->process); /* when it has ended, nobody can tell */
 }
 
 /* Where is the shim? */
@@ -425,12 +426,10 @@ void audit_task_called(struct audit *audit, struct audit_task *task,
     if (ready && in_shim(p, address)) {
         audit->seen++;
     } else if (!call->releases || call->releases(p->pid, arguments)) {
-        if (ready) {
+        if (ready)
             unseen(audit, p, call, address);
-        } else {
+        else
             p->early++;
-            program_of(p);
-        }
     }
     forget_unmapped(p, call, arguments);
 }

@@ -126,6 +126,17 @@ static void forks(int count)
         ;
 }
 
+static void vfork_exec(const char *file, char *const *argv)
+{
+    pid_t pid = vfork();
+
+    if (!pid) {
+        execv(file, argv);
+        _exit(127);
+    }
+    waitpid(pid, NULL, 0);
+}
+
 static void spawns(int count, char *self)
 {
     char *const argv[] = {self, "inline", "1", NULL};
@@ -135,18 +146,8 @@ static void spawns(int count, char *self)
         if (posix_spawn(&pid, self, NULL, NULL, argv, environ))
             exit(3);
         waitpid(pid, NULL, 0);
-        pid = vfork();
-        if (!pid) {
-            execv(self, argv);
-            _exit(127);
-        }
-        waitpid(pid, NULL, 0);
-        pid = vfork();
-        if (!pid) {
-            execv("/nosuch/program", argv);
-            _exit(127);
-        }
-        waitpid(pid, NULL, 0);
+        vfork_exec(self, argv);
+        vfork_exec("/nosuch/program", argv);
     }
     inline_munmap(1);
 }

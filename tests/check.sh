@@ -81,11 +81,13 @@ if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
+    run audit 300 env BUILD="$build" tests/audit.sh
     run install 60 tests/install.sh "$build"
 else
     skip victims "programs under a preload: not with a sanitizer's library"
     skip run_cmd "as above"
     skip strace_counts "as above"
+    skip audit "as above"
     skip install "as above"
 fi
 run torture_deadlock 300 env BUILD="$build" tests/torture_deadlock.sh
