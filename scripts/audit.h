@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of `lapse audit`:
+ * The parts of `lapse audit`, each a file:
  *   calls    which system calls release memory, and when
  *   filter   has the kernel stop a command at just these (seccomp)
  *   trace    the stops of all its threads, signals among them (ptrace)
+ *   task     the threads that are traced, and whose they are
  *   process  what is known of a process, and whether it was told of a call
  *   maps     what is mapped in a process
  *   finding  the calls nobody was told of
@@ -12,6 +13,7 @@
 #ifndef AUDIT_H
 #define AUDIT_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -88,14 +90,14 @@ struct audit_blind {
 
 struct audit {
     struct onlooker onlooker; /* first: that is how trace gets at us */
-    char library[4096];
+    char library[PATH_MAX];
     uint64_t library_inode;
     pid_t command;
     bool stopped; /* the command, as far as supervise() was told */
     int status;   /* of the command, once it ended */
     bool uring;   /* somebody uses io_uring */
-    bool memory;  /* ran out of it: findings are missing */
     uint64_t seen, unseen, processes;
+    uint64_t lost; /* calls that could not be looked at */
     struct audit_finding *findings; /* a list that tables only index */
     size_t findings_count;
     struct audit_blind *blinds;

@@ -52,7 +52,7 @@ void audit_find(struct audit *audit, const struct audit_finding *like)
     } else {
         finding = finding_new(like);
         if (!finding) {
-            audit->memory = true;
+            audit->lost++;
             return;
         }
         audit->findings_count++;
@@ -76,7 +76,7 @@ void audit_find_blind(struct audit *audit, const char *program,
             blind->program = strdup(program);
         if (!blind || !blind->program) {
             free(blind);
-            audit->memory = true;
+            audit->lost++;
             return;
         }
         blind->next = audit->blinds;

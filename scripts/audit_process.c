@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "audit.h"
+#include "audit_process.h"
 
 enum {
     SYSCALL_SIZE = 2, /* bytes of syscall, and of int $0x80 */
@@ -23,34 +23,6 @@ struct text {
     char *path; /* NULL: no file, no name */
 };
 
-struct process {
-    pid_t pid;
-    unsigned tasks;
-    bool announced; /* by its parent */
-    /* INHERITS: its parent has not told us yet that it forked. */
-    enum { INHERITS, FRESH, READY } state;
-    bool shim;               /* is mapped */
-    unsigned looks;          /* for it */
-    uint64_t start, end;     /* of its text, from READY on */
-    uint64_t early;          /* releases while FRESH */
-    char *program;           /* path; NULL: not looked up yet */
-    struct text *texts;      /* executable mappings, as far as known */
-    size_t texts_count;
-};
-
-struct audit_task {
-    struct audit_task *next;
-    pid_t tid;
-    bool ended; /* before its parent announced it */
-    struct process *process;
-};
-
-struct audit_tasks {
-    struct audit_task **bucket;
-    size_t buckets; /* a power of two */
-    size_t count;
-};
-
 static void texts_drop(struct process *p)
 {
     for (size_t i = 0; i < p->texts_count; i++)
@@ -60,7 +32,7 @@ static void texts_drop(struct process *p)
     p->texts_count = 0;
 }
 
-static const char *program_of(struct process *p)
+const char *process_program(struct process *p)
 {
     char name[32], path[PATH_MAX];
     ssize_t length;
@@ -75,11 +47,10 @@ static const char *program_of(struct process *p)
     return p->program ? p->program : "?";
 }
 
-/* This image of the process is no more. */
-static void image_end(struct audit *audit, struct process *p)
+void process_image_end(struct audit *audit, struct process *p)
 {
     if (p->state == FRESH && !p->shim)
-        audit_find_blind(audit, program_of(p), p->early);
+        audit_find_blind(audit, process_program(p), p->early);
     texts_drop(p);
     free(p->program);
     p->program = NULL;
@@ -90,201 +61,6 @@ static void image_end(struct audit *audit, struct process *p)
     p->early = 0;
 }
 
-/* Tasks by number. */
-
-pid_t audit_task_id(const struct audit_task *task)
-{
-    return task->tid;
-}
-
-bool audit_tasks_make(struct audit *audit)
-{
-    struct audit_tasks *tasks = calloc(1, sizeof(*tasks));
-
-    if (!tasks)
-        return false;
-    tasks->buckets = 256;
-    tasks->bucket = calloc(tasks->buckets, sizeof(*tasks->bucket));
-    audit->tasks = tasks;
-    return tasks->bucket;
-}
-
-static struct audit_task **task_link(struct audit_tasks *tasks, pid_t tid)
-{
-    struct audit_task **link =
-        &tasks->bucket[(size_t)tid & (tasks->buckets - 1)];
-
-    while (*link && (*link)->tid != tid)
-        link = &(*link)->next;
-    return link;
-}
-
-static void tasks_grow(struct audit_tasks *tasks)
-{
-    size_t buckets = 2 * tasks->buckets;
-    struct audit_task **old = tasks->bucket;
-    struct audit_task **fresh = calloc(buckets, sizeof(*fresh));
-
-    if (!fresh)
-        return; /* slower, that is all */
-    for (size_t i = 0; i < tasks->buckets; i++) {
-        while (old[i]) {
-            struct audit_task *task = old[i];
-            size_t at = (size_t)task->tid & (buckets - 1);
-
-            old[i] = task->next;
-            task->next = fresh[at];
-            fresh[at] = task;
-        }
-    }
-    free(old);
-    tasks->bucket = fresh;
-    tasks->buckets = buckets;
-}
-
-/* The process of a thread; 0 when there is no such thread any more. */
-static pid_t leader_of(pid_t tid)
-{
-    char name[32], line[128];
-    int pid = 0;
-    FILE *file;
-
-    snprintf(name, sizeof(name), "/proc/%d/status", (int)tid);
-    file = fopen(name, "re");
-    while (file && fgets(line, sizeof(line), file))
-        if (sscanf(line, "Tgid: %d", &pid) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return pid;
-}
-
-static struct process *process_of(struct audit *audit, pid_t tid)
-{
-    pid_t pid = leader_of(tid);
-    struct audit_task *leader = NULL;
-    struct process *process;
-
-    if (!pid)
-        pid = tid;
-    if (pid != tid)
-        leader = audit_task_get(audit, pid);
-    if (leader)
-        return leader->process;
-    process = calloc(1, sizeof(*process));
-    if (!process)
-        return NULL;
-    process->pid = pid;
-    process->announced = pid == audit->command;
-    audit->processes++;
-    return process;
-}
-
-static void task_free(struct audit_tasks *tasks, struct audit_task **link)
-{
-    struct audit_task *task = *link;
-
-    *link = task->next;
-    tasks->count--;
-    if (!--task->process->tasks)
-        free(task->process);
-    free(task);
-}
-
-struct audit_task *audit_task_get(struct audit *audit, pid_t tid)
-{
-    struct audit_tasks *tasks = audit->tasks;
-    struct audit_task **link = task_link(tasks, tid), *task = *link;
-
-    if (task && task->ended) { /* the number is another's now */
-        task_free(tasks, link);
-        task = NULL;
-    }
-    if (task)
-        return task;
-    task = calloc(1, sizeof(*task));
-    if (task)
-        task->process = process_of(audit, tid);
-    if (!task || !task->process) {
-        free(task);
-        audit->memory = true;
-        return NULL;
-    }
-    task->tid = tid;
-    task->process->tasks++;
-    if (tasks->count++ >= tasks->buckets)
-        tasks_grow(tasks);
-    link = &tasks->bucket[(size_t)tid & (tasks->buckets - 1)];
-    task->next = *link;
-    *link = task;
-    return task;
-}
-
-void audit_task_drop(struct audit *audit, pid_t tid)
-{
-    struct audit_task **link = task_link(audit->tasks, tid), *task = *link;
-
-    if (!task || task->ended)
-        return;
-    if (task->process->tasks == 1) {
-        image_end(audit, task->process);
-        if (!task->process->announced) {
-            task->ended = true;
-            return;
-        }
-    }
-    task_free(audit->tasks, link);
-}
-
-void audit_tasks_free(struct audit *audit)
-{
-    struct audit_tasks *tasks = audit->tasks;
-
-    for (size_t i = 0; tasks && tasks->bucket && i < tasks->buckets; i++)
-        while (tasks->bucket[i]) {
-            tasks->bucket[i]->process->announced = true;
-            tasks->bucket[i]->ended = false;
-            audit_task_drop(audit, tasks->bucket[i]->tid);
-        }
-    if (tasks)
-        free(tasks->bucket);
-    free(tasks);
-    audit->tasks = NULL;
-}
-
-void audit_task_forked(struct audit *audit, struct audit_task *task,
-                       pid_t child)
-{
-    struct audit_task **link = task_link(audit->tasks, child), *other = *link;
-    struct process *from = task->process, *to;
-
-    if (other && other->ended) {
-        task_free(audit->tasks, link);
-        return;
-    }
-    if (!other && !leader_of(child))
-        return; /* a thread, which has ended */
-    other = audit_task_get(audit, child);
-    if (!other || other->process == from)
-        return;
-    to = other->process;
-    to->announced = true;
-    if (to->state != INHERITS)
-        return;
-    to->state = from->state;
-    to->shim = from->shim;
-    to->start = from->start;
-    to->end = from->end;
-    if (from->program && !to->program)
-        to->program = strdup(from->program);
-}
-
-void audit_task_executed(struct audit *audit, struct audit_task *task)
-{
-    image_end(audit, task->process);
-    program_of(task->process); /* when it has ended, nobody can tell */
-}
-
 /* Where is the shim? */
 
 struct search {
@@ -293,14 +69,24 @@ struct search {
     struct process *process;
 };
 
+/* Another root or file system may show another name, or another number. */
+static bool is_library(const struct audit *audit,
+                       const struct audit_mapping *m)
+{
+    static const char name[] = "/liblapse.so";
+    const char *slash = strrchr(m->path, '/');
+
+    return !strcmp(m->path, audit->library) ||
+           (m->inode == audit->library_inode && slash &&
+            !strncmp(slash, name, sizeof(name) - 1));
+}
+
 static bool is_shim(const struct audit_mapping *m, void *argument)
 {
     struct search *search = argument;
     const struct audit *audit = search->audit;
 
-    if (!m->executable ||
-        (m->inode != audit->library_inode &&
-         strcmp(m->path, audit->library)) ||
+    if (!m->executable || !is_library(audit, m) ||
         (search->address && search->address - m->start >= m->end - m->start))
         return false;
     search->process->start = m->start;
@@ -379,7 +165,7 @@ static void unseen(struct audit *audit, struct process *p,
         audit_maps_find(p->pid, add_text, p);
         text = text_at(p, address);
     }
-    finding.program = (char *)program_of(p);
+    finding.program = (char *)process_program(p);
     finding.at = address;
     if (text && text->path) {
         finding.module = text->path;

@@ -128,9 +128,10 @@ static void print_notes(const struct audit *audit, FILE *out)
     if (audit->uring)
         fputs("  io_uring is used: IORING_OP_MADVISE and IORING_OP_FALLOCATE "
               "are not audited.\n", out);
-    if (audit->memory)
-        fputs("  lapse ran out of memory: some places are missing here.\n",
-              out);
+    if (audit->lost)
+        fprintf(out, "  %" PRIu64 " call%s could not be looked at: out of "
+                "memory, or a kernel before 5.3.\n", audit->lost,
+                plural(audit->lost));
     if (WIFSIGNALED(audit->status))
         fprintf(out, "  The command was killed by signal %d (%s).\n",
                 WTERMSIG(audit->status), strsignal(WTERMSIG(audit->status)));
@@ -191,9 +192,10 @@ void audit_print_json(struct audit *audit, FILE *out, size_t top,
         fprintf(out, "],\n  \"exit\": {\"code\": %d},\n",
                 WEXITSTATUS(audit->status));
     fprintf(out, "  \"processes\": %" PRIu64 ", \"seen\": %" PRIu64
-            ", \"unseen\": %" PRIu64 ", \"complete\": %s, \"io_uring\": %s,\n"
+            ", \"unseen\": %" PRIu64 ", \"lost\": %" PRIu64
+            ", \"io_uring\": %s,\n"
             "  \"places\": [", audit->processes, audit->seen, audit->unseen,
-            audit->memory ? "false" : "true", audit->uring ? "true" : "false");
+            audit->lost, audit->uring ? "true" : "false");
     for (const struct audit_finding *f = audit->findings; f && n < top;
          f = f->next) {
         fputs(n++ ? "," : "", out);

@@ -38,12 +38,16 @@ static void look_at_call(struct audit *audit, struct audit_task *task)
 {
     struct __ptrace_syscall_info info;
     uint64_t arguments[6];
+    long got = ptrace(PTRACE_GET_SYSCALL_INFO, audit_task_id(task),
+                      (void *)sizeof(info), &info);
 
-    if (ptrace(PTRACE_GET_SYSCALL_INFO, audit_task_id(task),
-               (void *)sizeof(info), &info) <= 0 ||
-        info.op != PTRACE_SYSCALL_INFO_SECCOMP ||
-        info.seccomp.ret_data >= audit_calls_count)
+    if (got < 0 && errno == ESRCH)
+        return; /* killed: there is no call */
+    if (got <= 0 || info.op != PTRACE_SYSCALL_INFO_SECCOMP ||
+        info.seccomp.ret_data >= audit_calls_count) {
+        audit->lost++;
         return;
+    }
     for (size_t i = 0; i < 6; i++)
         arguments[i] = info.seccomp.args[i];
     audit_task_called(audit, task, &audit_calls[info.seccomp.ret_data],

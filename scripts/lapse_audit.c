@@ -22,6 +22,7 @@ struct request {
     const char *output;
     char **command;
     FILE *out;
+    char library[PATH_MAX];
 };
 
 void lapse_audit_help(void)
@@ -85,13 +86,13 @@ static int parse(struct request *request, int argc, char **argv)
     return 0;
 }
 
-static bool audit_make(struct audit *audit)
+static bool audit_make(struct audit *audit, const char *library)
 {
     struct stat st;
 
     audit_trace_make(audit);
-    if (stat(audit->library, &st)) {
-        say("cannot look at '%s': %s", audit->library, strerror(errno));
+    if (!realpath(library, audit->library) || stat(audit->library, &st)) {
+        say("cannot look at '%s': %s", library, strerror(errno));
         return false;
     }
     audit->library_inode = st.st_ino;
@@ -103,7 +104,8 @@ static bool audit_make(struct audit *audit)
 
 static int not_run(const char *command, int error)
 {
-    if (error != -EPERM && error != -ENOSYS && error != -EACCES)
+    if (error != -EPERM && error != -ENOSYS && error != -EACCES &&
+        error != -EINVAL)
         return command_not_run(command, error);
     say("this process may not trace another one here (ptrace and seccomp): %s."
         " In a container, start it with --cap-add=SYS_PTRACE; otherwise see "
@@ -118,7 +120,7 @@ static int run_command(struct request *request, struct audit *audit)
     struct preload_environment environment;
     int error = EXIT_TROUBLE;
 
-    if (!preload_environment_make(&environment, audit->library, NULL,
+    if (!preload_environment_make(&environment, request->library, NULL,
                                   inspect(command).asan)) {
         say("out of memory");
     } else {
@@ -152,7 +154,7 @@ static int verdict(const struct audit *audit)
 {
     if (audit->unseen)
         return EXIT_UNSEEN;
-    if (audit->memory)
+    if (audit->lost)
         return EXIT_TROUBLE;
     if (WIFSIGNALED(audit->status))
         supervise_die(WTERMSIG(audit->status));
@@ -170,8 +172,8 @@ int lapse_audit(int argc, char **argv)
         return 0;
     }
     if (!error)
-        error = preload_find(audit.library);
-    if (!error && !audit_make(&audit))
+        error = preload_find(request.library);
+    if (!error && !audit_make(&audit, request.library))
         error = EXIT_TROUBLE;
     if (!error)
         error = command_output(&request.out, request.output);

@@ -61,6 +61,13 @@ static void library(int count, const char *file)
     dlclose(handle);
 }
 
+/* Mapped one after the other, at the same addresses. */
+static void reload(const char *first, const char *second)
+{
+    library(1, first);
+    library(1, second);
+}
+
 /* Code of no file, as a JIT compiler makes it. */
 static void made(int count)
 {
@@ -239,6 +246,8 @@ int main(int argc, char **argv)
         inline_munmap(count);
     else if (!strcmp(what, "library") && argc > 3)
         library(count, argv[3]);
+    else if (!strcmp(what, "reload") && argc > 4)
+        reload(argv[3], argv[4]);
     else if (!strcmp(what, "made"))
         made(count);
     else if (!strcmp(what, "threads"))
