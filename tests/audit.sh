@@ -142,6 +142,20 @@ blind() {
     fi
 }
 
+# Programs that look closely at what their calls do: the same with a tracer.
+victims() {
+    local name file
+    for name in confined releases threads tls_poor vforks; do
+        file=$build/tests/victims/$name
+        if [ ! -x "$file" ]; then skip "victim $name" "not built"; continue; fi
+        "$file" >"$tmp/plain" 2>&1
+        is "victim $name" 0 "$(status "$lapse" audit -- "$file")"
+        is "victim $name: same output" "$(cat "$tmp/plain")" \
+            "$(cat "$tmp/out")"
+        says "victim $name: none unseen" ": none unseen: "
+    done
+}
+
 # none NAME PROGRAM COMMAND...: it runs, and nothing is unseen
 none() {
     local name=$1 program=$2
@@ -329,7 +343,8 @@ signals() {
     is "signals during calls" interrupted "$(cat "$tmp/out")"
     for sig in USR1 HUP TERM; do
         "$lapse" audit --output "$tmp/report" sh -c 'trap "echo got; exit 3" \
-            USR1 HUP TERM; echo ready; while :; do sleep 0.05; done' \
+            USR1 HUP TERM; echo ready
+            n=0; while [ $n -lt 200 ]; do n=$((n + 1)); sleep 0.05; done' \
             >"$tmp/out" &
         pid=$!
         until_true grep -q ready "$tmp/out"
@@ -395,7 +410,7 @@ if ! "$lapse" audit true 2>"$tmp/err"; then
     fi
 fi
 make_victims
-for part in planted blind programs same signals left_behind; do
+for part in planted blind victims programs same signals left_behind; do
     $part
 done
 exit $failed
