@@ -49,7 +49,10 @@ extern const uint32_t audit_advice[];
 extern const size_t audit_advice_count;
 /* Its rings carry releases past every system call. */
 bool audit_call_is_uring(const struct audit_call *call);
-/* Is it the one by which the shim shows that it is at work? */
+/*
+ * Is it, if the shim makes it, the sign that the shim is at work? (Made last by
+ * its constructor, in hooks/start.c; and by its hooks.)
+ */
 bool audit_call_is_sign(const struct audit_call *call,
                         const uint64_t *arguments);
 /* The memory it takes away by address: false when it does not. */
