@@ -100,6 +100,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     report_modules();
     sites_patch();
     note_gap();
+    /* Last: to `lapse audit` this call is the sign that we are ready. */
     dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);
     report_started();
 }

@@ -3,8 +3,12 @@
 #ifndef COMMAND_H
 #define COMMAND_H
 
+#include <stddef.h>
+#include <stdio.h>
+
 /* Exit statuses that are ours; the rest are those of the command run. */
 enum {
+    EXIT_UNSEEN = 1,         /* of audit: a release was not seen */
     EXIT_USAGE = 2,          /* wrong option, --output cannot be opened */
     EXIT_TROUBLE = 125,      /* lapse itself could not do its work */
     EXIT_NOT_RUNNABLE = 126, /* the command is there but cannot be run */
@@ -17,10 +21,24 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A wrong command line: says it, points at --help, returns EXIT_USAGE. */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What --top says; 0 or EXIT_USAGE. */
+int command_top(size_t *top, const char *text);
+
+/*
+ * Opens what --output names (nothing: stderr) before the command runs. 0 or
+ * EXIT_USAGE, said; *out stays NULL when there is no stderr.
+ */
+int command_output(FILE **out, const char *name);
+
+/* The command never ran, for supervise() gave that error: the exit status. */
+int command_not_run(const char *command, int error);
+
 /* The subcommands: argv[0] is their name, the result an exit status. */
 int lapse_run(int argc, char **argv);
 void lapse_run_help(void);
 int lapse_check(int argc, char **argv);
 void lapse_check_help(void);
+int lapse_audit(int argc, char **argv);
+void lapse_audit_help(void);
 
 #endif

@@ -16,6 +16,8 @@ static const struct subcommand {
      "run a program and report what memory it released"},
     {"check", lapse_check, lapse_check_help,
      "release memory in every way there is, and show which are seen"},
+    {"audit", lapse_audit, lapse_audit_help,
+     "run a program and report what it released unseen"},
 };
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

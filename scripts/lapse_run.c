@@ -2,7 +2,6 @@
 /* `lapse run`: a program under the shim, and the report of what it released. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -49,20 +48,6 @@ void lapse_run_help(void)
           stdout);
 }
 
-static int parse_top(struct run *run, const char *text)
-{
-    char *end;
-    unsigned long value;
-
-    errno = 0;
-    value = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno)
-        return misuse("--top wants a number from 0 up, not '%s'", text);
-    run->top = value;
-    run->top_given = true;
-    return 0;
-}
-
 /* 0, an exit status, or -1 when help was asked for. */
 static int parse(struct run *run, int argc, char **argv)
 {
@@ -86,9 +71,10 @@ static int parse(struct run *run, int argc, char **argv)
             run->output = optarg;
             break;
         case 't':
-            error = parse_top(run, optarg);
+            error = command_top(&run->top, optarg);
             if (error)
                 return error;
+            run->top_given = true;
             break;
         case 'h':
             return -1;
@@ -106,29 +92,6 @@ static int parse(struct run *run, int argc, char **argv)
     if (!run->top_given)
         run->top = run->json ? SIZE_MAX : 5;
     return 0;
-}
-
-/* Never descriptor 0 to 2, which may be closed: the command inherits those. */
-static int open_output(struct run *run)
-{
-    int fd, high;
-
-    if (run->output)
-        fd = open(run->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    else
-        fd = STDERR_FILENO;
-    if (fd >= 0) {
-        high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        if (run->output)
-            close(fd);
-        if (high >= 0)
-            run->out = fdopen(high, "w");
-    }
-    if (run->out || !run->output)
-        return 0; /* started without stderr: there is nobody to tell */
-    say("cannot write the report to '%s': %s; nothing was run", run->output,
-        strerror(errno));
-    return EXIT_USAGE;
 }
 
 static int make_dir(struct run *run)
@@ -172,26 +135,6 @@ static void remove_dir(const char *path)
     say("could not remove '%s': %s", path, strerror(errno));
 }
 
-/* The command never ran: error is what exec or, negated, fork said. */
-static int say_not_run(const char *command, int error)
-{
-    if (error < 0) {
-        say("cannot start a process: %s", strerror(-error));
-        return EXIT_TROUBLE;
-    }
-    if (error == ENOENT && strchr(command, '/') && !access(command, F_OK)) {
-        say("cannot run '%s': its interpreter is not there", command);
-        return EXIT_NOT_FOUND;
-    }
-    if (error == ENOENT) {
-        say("cannot run '%s': there is no such command%s", command,
-            strchr(command, '/') ? "" : " in PATH");
-        return EXIT_NOT_FOUND;
-    }
-    say("cannot run '%s': %s", command, strerror(error));
-    return EXIT_NOT_RUNNABLE;
-}
-
 static void print(const struct run *run, const struct reports *reports,
                   int status)
 {
@@ -228,9 +171,9 @@ static int run_command(struct run *run, int *status)
                                   run->program.asan)) {
         say("out of memory");
     } else {
-        error = supervise(run->command, environment.all, status);
+        error = supervise(run->command, environment.all, NULL, status);
         if (error)
-            error = say_not_run(run->command[0], error);
+            error = command_not_run(run->command[0], error);
     }
     preload_environment_free(&environment);
     return error;
@@ -249,7 +192,7 @@ int lapse_run(int argc, char **argv)
     if (!error)
         error = preload_find(run.library);
     if (!error)
-        error = open_output(&run);
+        error = command_output(&run.out, run.output);
     if (error)
         return error;
     supervise_hold();

@@ -101,7 +101,8 @@ bool preload_environment_make(struct preload_environment *e,
     memset(e, 0, sizeof(*e));
     unsetenv("LAPSE_REPORT"); /* replaced, not joined: we may be in a run */
     e->ours[own++] = variable("LD_PRELOAD", library, false);
-    e->ours[own++] = variable("LAPSE_REPORT", dir, false);
+    if (dir)
+        e->ours[own++] = variable("LAPSE_REPORT", dir, false);
     /* It would refuse to start behind us, though it does no harm there. */
     if (asan)
         e->ours[own++] =

@@ -21,7 +21,7 @@ struct preload_environment {
 
 /*
  * Our environment, but for the variables that preload the library and name
- * the directory for reports; `asan` for a program that wants to know better
+ * the directory for reports (NULL: none); `asan` for a program that wants to know better
  * than we which library comes first. False without memory; free it anyway.
  */
 bool preload_environment_make(struct preload_environment *environment,

@@ -59,14 +59,29 @@ _Noreturn void supervise_die(int sig)
     _exit(128 + sig);
 }
 
-static _Noreturn void become(char **argv, char **environment, int report)
-{
-    int error;
+/* What the child has to tell and to be told before it is the command. */
+struct start {
+    int report[2]; /* to us: errno of exec, or -errno */
+    int go[2];     /* to it: closed when it may begin */
+};
 
+static _Noreturn void become(char **argv, char **environment,
+                             struct onlooker *onlooker, struct start *start)
+{
+    int error = 0, report = start->report[1];
+    char none;
+
+    close(start->go[1]);
+    while (read(start->go[0], &none, 1) < 0 && errno == EINTR)
+        ;
     sigaction(SIGCHLD, &chld_before, NULL);
     sigprocmask(SIG_SETMASK, &mask_before, NULL);
-    execvpe(argv[0], argv, environment);
-    error = errno;
+    if (onlooker)
+        error = -onlooker->enter(onlooker);
+    if (!error) {
+        execvpe(argv[0], argv, environment);
+        error = errno;
+    }
     while (write(report, &error, sizeof(error)) < 0 && errno == EINTR)
         ;
     _exit(127);
@@ -75,6 +90,7 @@ static _Noreturn void become(char **argv, char **environment, int report)
 /* What the command is doing, as far as its stops are concerned. */
 struct job {
     pid_t pid;
+    struct onlooker *onlooker;
     int status;
     bool ended;
     bool stopped;
@@ -114,12 +130,18 @@ static void job_follow_stop(struct job *job, int sig)
     sigprocmask(SIG_BLOCK, &held, NULL);
 }
 
+static bool job_next(struct job *job, int *status)
+{
+    if (job->onlooker)
+        return job->onlooker->next(job->onlooker, status);
+    return waitpid(job->pid, status, WNOHANG | WUNTRACED | WCONTINUED) > 0;
+}
+
 static void job_look(struct job *job)
 {
     int status;
 
-    while (!job->ended &&
-           waitpid(job->pid, &status, WNOHANG | WUNTRACED | WCONTINUED) > 0) {
+    while (!job->ended && job_next(job, &status)) {
         if (WIFSTOPPED(status)) {
             job->stopped = true;
             job_follow_stop(job, WSTOPSIG(status));
@@ -164,34 +186,71 @@ static void job_signal(struct job *job, const siginfo_t *info)
         kill(job->pid, sig);
 }
 
-int supervise(char **argv, char **environment, int *status)
+int supervise_signal(const struct timespec *limit)
 {
-    struct job job = {0};
+    return limit ? sigtimedwait(&held, NULL, limit) : sigwaitinfo(&held, NULL);
+}
+
+static bool start_make(struct start *start)
+{
+    if (pipe2(start->report, O_CLOEXEC))
+        return false;
+    if (!pipe2(start->go, O_CLOEXEC))
+        return true;
+    close(start->report[0]);
+    close(start->report[1]);
+    return false;
+}
+
+/* Forks, and lets the child begin. 0 or errno. */
+static int job_start(struct job *job, char **argv, char **environment,
+                     struct start *start)
+{
+    int error = 0;
+
+    job->pid = fork();
+    if (!job->pid)
+        become(argv, environment, job->onlooker, start);
+    if (job->pid < 0)
+        error = errno;
+    else if (job->onlooker)
+        error = job->onlooker->begin(job->onlooker, job->pid);
+    if (error && job->pid > 0) {
+        kill(job->pid, SIGKILL);
+        waitpid(job->pid, NULL, 0);
+    }
+    close(start->report[1]);
+    close(start->go[0]);
+    close(start->go[1]);
+    return error;
+}
+
+int supervise(char **argv, char **environment, struct onlooker *onlooker,
+              int *status)
+{
+    struct job job = {.onlooker = onlooker};
+    struct start start;
     siginfo_t info;
-    int report[2], error = 0;
+    int error;
     ssize_t got;
 
-    if (pipe2(report, O_CLOEXEC))
+    if (!start_make(&start))
         return -errno;
-    job.pid = fork();
-    if (job.pid < 0) {
-        error = errno;
-        close(report[0]);
-        close(report[1]);
+    error = job_start(&job, argv, environment, &start);
+    if (error) {
+        close(start.report[0]);
         return -error;
     }
-    if (!job.pid)
-        become(argv, environment, report[1]);
-    close(report[1]);
-    do
-        got = read(report[0], &error, sizeof(error));
-    while (got < 0 && errno == EINTR);
-    close(report[0]);
     for (job_look(&job); !job.ended; job_look(&job)) {
         if (sigwaitinfo(&held, &info) < 0 || info.si_signo == SIGCHLD)
             continue;
         job_signal(&job, &info);
     }
     *status = job.status;
+    /* Last, as an onlooker has to let the child go on to its exec. */
+    do
+        got = read(start.report[0], &error, sizeof(error));
+    while (got < 0 && errno == EINTR);
+    close(start.report[0]);
     return got == (ssize_t)sizeof(error) ? error : 0;
 }

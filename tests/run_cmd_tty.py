@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plays a terminal and a shell with job control to `lapse run`.
+"""Plays a terminal and a shell with job control to `lapse run`, or audit.
 
-usage: run_cmd_tty.py intr|stop LAPSE OUTPUT
+usage: run_cmd_tty.py intr|stop LAPSE OUTPUT [audit]
 intr: ^C must reach the command exactly once. stop: ^Z must stop both, lapse
 last and by SIGTSTP, and SIGCONT to the group must continue both.
 Prints "good", or what went wrong.
@@ -31,7 +31,7 @@ def shell(lapse, output):
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.tcsetpgrp(0, os.getpid())
         signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-        os.execv(lapse, [lapse, "run", "--output", output, "--",
+        os.execv(lapse, [lapse, (sys.argv[4:] or ["run"])[0], "--output", output, "--",
                          "sh", "-c", COMMAND])
     while True:
         _, status = os.waitpid(job, os.WUNTRACED)
@@ -66,7 +66,7 @@ def terminal(fd, key):
 
 
 def main():
-    kind, lapse, output = sys.argv[1:]
+    kind, lapse, output = sys.argv[1:4]
     pid, fd = pty.fork()
     if pid == 0:
         shell(lapse, output)

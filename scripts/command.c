@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int command_top(size_t *top, const char *text)
+{
+    char *end;
+    unsigned long value;
+
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno)
+        return misuse("--top wants a number from 0 up, not '%s'", text);
+    *top = value;
+    return 0;
+}
+
+/* Never descriptor 0 to 2, which may be closed: the command inherits those. */
+int command_output(FILE **out, const char *name)
+{
+    int fd, high;
+
+    if (name)
+        fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    else
+        fd = STDERR_FILENO;
+    if (fd >= 0) {
+        high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        if (name)
+            close(fd);
+        if (high >= 0)
+            *out = fdopen(high, "w");
+    }
+    if (*out || !name)
+        return 0; /* started without stderr: there is nobody to tell */
+    say("cannot write the report to '%s': %s; nothing was run", name,
+        strerror(errno));
+    return EXIT_USAGE;
+}
+
+int command_not_run(const char *command, int error)
+{
+    if (error < 0) {
+        say("cannot start a process: %s", strerror(-error));
+        return EXIT_TROUBLE;
+    }
+    if (error == ENOENT && strchr(command, '/') && !access(command, F_OK)) {
+        say("cannot run '%s': its interpreter is not there", command);
+        return EXIT_NOT_FOUND;
+    }
+    if (error == ENOENT) {
+        say("cannot run '%s': there is no such command%s", command,
+            strchr(command, '/') ? "" : " in PATH");
+        return EXIT_NOT_FOUND;
+    }
+    say("cannot run '%s': %s", command, strerror(error));
+    return EXIT_NOT_RUNNABLE;
+}
