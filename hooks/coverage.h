@@ -21,6 +21,10 @@
 void coverage_set(const char *path, const char *where,
                   enum lapse_mechanism mechanism, const char *detail);
 
+/* One row more, of a path without sites; there is room for a few. As above. */
+void coverage_add(const char *path, const char *where,
+                  enum lapse_mechanism mechanism, const char *detail);
+
 /* The first row of a site that is not covered, or NULL if there is none. */
 const struct lapse_coverage *coverage_gap(void);
 

@@ -9,9 +9,11 @@
 
 #define VERSION_HIDDEN 0x8000 /* an old version of the symbol */
 
+/* By soname, or by a function that it defines. */
 struct search {
-    const char *soname;
-    struct module *module;
+    const char *soname, *function;
+    struct module *module; /* up to n */
+    size_t n, found;
 };
 
 /*
@@ -58,10 +60,10 @@ static const char *read_dynamic(const struct dl_phdr_info *info,
 /* Under the loader's lock: only look, and go. */
 static int look(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    const struct search *search = arg;
+    struct search *search = arg;
     struct module module = {.base = (const uint8_t *)info->dlpi_addr,
                             .path = info->dlpi_name};
-    const char *soname = NULL;
+    size_t length;
 
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -69,7 +71,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *arg)
         const void *at = (const void *)(info->dlpi_addr + header->p_vaddr);
 
         if (header->p_type == PT_DYNAMIC)
-            soname = read_dynamic(info, at, &module);
+            module.soname = read_dynamic(info, at, &module);
         if (header->p_type == PT_LOAD && header->p_flags & PF_X &&
             !module.text) {
             module.text = at;
@@ -77,17 +79,28 @@ static int look(struct dl_phdr_info *info, size_t size, void *arg)
             module.text_offset = header->p_offset;
         }
     }
-    if (!soname || strcmp(soname, search->soname) || !module.text)
+    if (!module.text ||
+        (search->function
+             ? !module_function(&module, search->function, &length)
+             : !module.soname || strcmp(module.soname, search->soname)))
         return 0;
-    *search->module = module;
-    return 1;
+    search->module[search->found++] = module;
+    return search->found == search->n;
 }
 
 bool module_find(const char *soname, struct module *out)
 {
-    struct search search = {soname, out};
+    struct search search = {.soname = soname, .module = out, .n = 1};
 
     return dl_iterate_phdr(look, &search) == 1;
+}
+
+size_t module_defining(const char *function, struct module *out, size_t n)
+{
+    struct search search = {.function = function, .module = out, .n = n};
+
+    dl_iterate_phdr(look, &search);
+    return search.found;
 }
 
 static uint32_t hash_of(const char *name)

@@ -37,4 +37,13 @@ const char *patch_window(const struct patcher *patcher,
 uintptr_t near_entry(uintptr_t site, int slot);
 uintptr_t near_stub(uintptr_t site, int slot);
 
+/*
+ * A page that a jump at site reaches, to be written; then sealed, which makes
+ * it executable and no longer writable. NULL, and false: it cannot be made;
+ * the page is gone.
+ */
+#define NEAR_PAGE 4096
+uint8_t *near_map(uintptr_t site);
+bool near_seal(uint8_t *page);
+
 #endif

@@ -13,6 +13,7 @@
 #include "hooks/brk.h"
 #include "hooks/caller.h"
 #include "hooks/coverage.h"
+#include "hooks/free.h"
 #include "hooks/site.h"
 #include "shim/range.h"
 #include "shim/report.h"
@@ -68,6 +69,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
                           memory_order_relaxed);
     report_modules();
     sites_patch();
+    free_patch();
     note_gap();
     dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);
     report_started();

@@ -26,6 +26,13 @@ void release_publish(struct release *r, uintptr_t start, uintptr_t end,
 /* The rare part of the end: something in the slot asks for it. */
 void release_end_marked(struct release *r);
 
+/*
+ * It released nothing after all, as seen when it is done: a realloc that
+ * stayed in place. Who polls from now on is not told; who was told while it
+ * was open heard a false alarm. Before release_end().
+ */
+void release_void(struct release *r);
+
 /* Tell these subscribers (a bit each) that everything may have lapsed. */
 void release_overflow(uint64_t subscribers);
 
@@ -61,6 +68,20 @@ static inline bool release_in_hull(uintptr_t start, uintptr_t end)
 void release_hull_widen(uintptr_t start, uintptr_t end);
 /* Under the registry's lock, nobody being subscribed. */
 void release_hull_reset(void);
+
+/*
+ * The same for who wants FREE; everything when frees are counted. It is what
+ * the entry of a patched free() reads, in assembly: two words, low and high.
+ */
+extern struct release_hull lapse_free_hull
+    __attribute__((visibility("hidden")));
+/* FREE is seen in this process. Set by the constructor, before the first
+ * subscription; never cleared. */
+extern bool lapse_free_seen __attribute__((visibility("hidden")));
+/* A subscriber watches this; under its lock. */
+void release_free_widen(uint32_t reasons, uintptr_t start, uintptr_t end);
+/* Does anybody want to be told that this block is freed? */
+bool release_free_wanted(uintptr_t start, uintptr_t end);
 
 /* Bit i: subscriber i is to be told. */
 extern _Atomic uint64_t lapse_live __attribute__((visibility("hidden")));

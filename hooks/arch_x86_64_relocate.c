@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * x86-64: the beginning of a function, moved elsewhere, and the detour that
+ * stands in front of it.
+ */
+#include "hooks/arch.h"
+
+#include <string.h>
+
+/* As the Makefile compiles Zydis itself. */
+#define ZYDIS_STATIC_BUILD
+#define ZYCORE_STATIC_BUILD
+#define ZYDIS_DISABLE_ENCODER
+#define ZYDIS_DISABLE_FORMATTER
+#include <Zydis/Decoder.h>
+
+#define LONGEST 15 /* bytes of an instruction */
+#define ENDBR 4
+
+/* An instruction on its way from one address to another. */
+struct move {
+    const uint8_t *from;
+    uint8_t *out;     /* where it is written ... */
+    uintptr_t at;     /* ... in order to run here */
+    uintptr_t low, high; /* what is moved with it: no branch may go there */
+    ZydisDecodedInstruction insn;
+};
+
+static bool fits(intptr_t distance)
+{
+    return distance == (int32_t)distance;
+}
+
+static bool put_distance(uint8_t *out, intptr_t distance)
+{
+    int32_t d = (int32_t)distance;
+
+    memcpy(out, &d, sizeof(d));
+    return fits(distance);
+}
+
+static bool is_rip_relative(const ZydisDecodedInstruction *insn)
+{
+    return insn->raw.modrm.offset && insn->raw.modrm.mod == 0 &&
+           insn->raw.modrm.rm == 5;
+}
+
+/* A branch: jcc, jmp, call; the short forms become long ones. */
+static const char *move_branch(const struct move *m, size_t *size)
+{
+    const ZydisDecodedInstruction *insn = &m->insn;
+    uintptr_t to = (uintptr_t)m->from + insn->length +
+                   (uintptr_t)insn->raw.imm[0].value.s;
+    uint8_t *out = m->out;
+
+    if (insn->operand_width == 16)
+        return "a branch of 16 bits is among its first instructions";
+    if (to >= m->low && to < m->high)
+        return "its first instructions jump among themselves";
+    if (insn->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT &&
+        (insn->opcode == 0xe8 || insn->opcode == 0xe9 ||
+         insn->opcode == 0xeb)) {
+        *out++ = insn->opcode == 0xe8 ? 0xe8 : 0xe9;
+    } else if ((insn->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT &&
+                (insn->opcode & 0xf0) == 0x70) ||
+               (insn->opcode_map == ZYDIS_OPCODE_MAP_0F &&
+                (insn->opcode & 0xf0) == 0x80)) {
+        *out++ = 0x0f;
+        *out++ = 0x80 | (insn->opcode & 0x0f);
+    } else { /* loop, jrcxz, xbegin: there is no long form, or it is odd */
+        return "a branch of a rare kind is among its first instructions";
+    }
+    *size = (size_t)(out - m->out) + 4;
+    if (!put_distance(out, (intptr_t)(to - (m->at + *size))))
+        return "its first instructions jump further than their copy can";
+    return NULL;
+}
+
+static const char *move_one(const struct move *m, size_t *size)
+{
+    const ZydisDecodedInstruction *insn = &m->insn;
+
+    if (insn->raw.imm[0].is_relative)
+        return move_branch(m, size);
+    memcpy(m->out, m->from, insn->length);
+    *size = insn->length;
+    if (!is_rip_relative(insn))
+        return NULL;
+    if (insn->address_width != 64)
+        return "an address of 32 bits is among its first instructions";
+    if (!put_distance(m->out + insn->raw.disp.offset,
+                      (intptr_t)insn->raw.disp.value +
+                          (intptr_t)((uintptr_t)m->from - m->at)))
+        return "its first instructions read what their copy cannot reach";
+    return NULL;
+}
+
+static bool decode(const uint8_t *code, size_t size,
+                   ZydisDecodedInstruction *insn)
+{
+    ZydisDecoder decoder;
+
+    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
+                     ZYDIS_STACK_WIDTH_64);
+    return ZYAN_SUCCESS(
+        ZydisDecoderDecodeInstruction(&decoder, NULL, code, size, insn));
+}
+
+/* Whole instructions that a jump would cover. */
+static const char *measure(const uint8_t *code, size_t size,
+                           struct arch_moved *moved)
+{
+    static const uint8_t endbr[ENDBR] = {0xf3, 0x0f, 0x1e, 0xfa};
+    struct arch_insn insn;
+    bool ended = false;
+
+    *moved = (struct arch_moved){0};
+    /* It stays the first, for who calls through a pointer. */
+    if (size >= ENDBR && !memcmp(code, endbr, ENDBR))
+        moved->skip = ENDBR;
+    while (moved->taken < ARCH_WINDOW) {
+        size_t at = moved->skip + moved->taken;
+
+        if (ended || at >= size)
+            return "it is shorter than a jump";
+        if (!arch_decode(code + at, size - at, &insn))
+            return "its first instructions cannot be decoded";
+        moved->one = insn.size >= ARCH_WINDOW && !moved->taken;
+        moved->taken += insn.size;
+        ended = insn.ends;
+    }
+    return NULL;
+}
+
+const char *arch_move(const uint8_t *code, size_t size, uint8_t *out,
+                      uintptr_t at, struct arch_moved *moved)
+{
+    const char *why = measure(code, size, moved);
+    size_t used = 0, step = 0;
+    struct move m;
+
+    if (why)
+        return why;
+    m.low = (uintptr_t)code + moved->skip;
+    m.high = m.low + moved->taken;
+    for (m.from = (const uint8_t *)m.low; m.from < (const uint8_t *)m.high;
+         m.from += m.insn.length, used += step) {
+        m.out = out + used;
+        m.at = at + used;
+        if (used + LONGEST + ARCH_WINDOW > ARCH_MOVED_MAX)
+            return "its first instructions are too many";
+        if (!decode(m.from, LONGEST, &m.insn))
+            return "its first instructions cannot be decoded";
+        why = move_one(&m, &step);
+        if (why)
+            return why;
+    }
+    if (!arch_jump(out + used, at + used, m.high))
+        return "it is out of reach of its own copy";
+    moved->size = used + ARCH_WINDOW;
+    return NULL;
+}
+
+void arch_find_jumps(const uint8_t *text, size_t size, arch_jump_seen *seen,
+                     void *arg)
+{
+    for (const uint8_t *p = text; p + 6 <= text + size; p++) {
+        bool long_jcc = p[0] == 0x0f && (p[1] & 0xf0) == 0x80;
+        const uint8_t *distance = p + (long_jcc ? 2 : 1);
+        int32_t d;
+
+        if (!long_jcc && p[0] != 0xe9)
+            continue;
+        memcpy(&d, distance, sizeof(d));
+        seen((uintptr_t)distance + 4 + (uintptr_t)(intptr_t)d, arg);
+    }
+}
+
+/* mov $x,%reg of 64 bits, by its two first bytes. */
+static uint8_t *put_load(uint8_t *out, uint8_t rex, uint8_t opcode,
+                         uintptr_t value)
+{
+    *out++ = rex;
+    *out++ = opcode;
+    return mempcpy(out, &value, sizeof(value));
+}
+
+/*
+ *     0  movabs $range,%r11; cmp 8(%r11),%rdi; jb 80
+ *    16  the moved instructions, and the jump behind those they came from
+ *    80  test %rdi,%rdi; je 16
+ *        with headers: mov -8(%rdi),%rax; and $-8,%rax; add %rdi,%rax;
+ *                      cmp (%r11),%rax; jbe 16
+ *        movabs $argument,%r8; mov %rsp,%r9; jmp *hook
+ *
+ * rax, r8, r9 and r11 are nobody's here: a function begins that takes four
+ * arguments. (A caller in the same file whom the compiler told that it keeps
+ * one of them would be wrong about the C library's functions it calls, too.)
+ */
+#define CHECK (ARCH_DETOUR_MOVED + ARCH_MOVED_MAX)
+
+void arch_detour(uint8_t out[ARCH_DETOUR], const struct arch_detour *d)
+{
+    static const uint8_t below[] = {0x49, 0x3b, 0x7b, 0x08, 0x72,
+                                    CHECK - ARCH_DETOUR_MOVED};
+    static const uint8_t null[] = {0x48, 0x85, 0xff, 0x74};
+    static const uint8_t header[] = {0x48, 0x8b, 0x47, 0xf8, 0x48, 0x83,
+                                     0xe0, 0xf8, 0x48, 0x01, 0xf8, 0x49,
+                                     0x3b, 0x03, 0x76};
+    static const uint8_t go[] = {0x49, 0x89, 0xe1, 0xff, 0x25, 0, 0, 0, 0};
+    uint8_t *at = put_load(out, 0x49, 0xbb, (uintptr_t)d->range);
+
+    memcpy(at, below, sizeof(below));
+    at = mempcpy(out + CHECK, null, sizeof(null));
+    *at = (uint8_t)(out + ARCH_DETOUR_MOVED - (at + 1));
+    at++;
+    if (d->header) {
+        at = mempcpy(at, header, sizeof(header));
+        *at = (uint8_t)(out + ARCH_DETOUR_MOVED - (at + 1));
+        at++;
+    }
+    at = put_load(at, 0x49, 0xb8, (uintptr_t)d->argument);
+    at = mempcpy(at, go, sizeof(go));
+    memcpy(at, &d->hook, sizeof(d->hook));
+}
+
+_Static_assert(CHECK + 5 + 16 + 10 + 9 + 8 <= ARCH_DETOUR,
+               "a detour fits in its place");
