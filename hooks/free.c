@@ -13,8 +13,8 @@
  * program's error, and as fatal in their free() as in their size.
  *
  * A function that begins with a jump (operator delete of jemalloc, most of
- * mimalloc's) goes to another one of the table and is left alone, or it would
- * be told twice; so are the functions of tbbmalloc's proxy. mimalloc's realloc
+ * mimalloc's) goes to another one of the table and is left alone; so are the
+ * functions of tbbmalloc's proxy, which call the library. mimalloc's realloc
  * gives the old block to its mi_free. Heaps, arenas and pools that are thrown
  * away as a whole (mi_heap_destroy, rml::pool_destroy) are not told by block.
  */
@@ -46,12 +46,11 @@ struct name {
 static const struct allocator {
     const char *sign;   /* only it defines this */
     const char *usable; /* NULL: chunks of glibc */
-    bool zero_frees;
     struct name names[NAMES];
 } allocators[] = {
-    {"gnu_get_libc_version", NULL, true,
+    {"gnu_get_libc_version", NULL,
      {{"free", FREE_BLOCK}, {"realloc", FREE_RESIZE}}},
-    {"mallctl", "malloc_usable_size", false,
+    {"mallctl", "malloc_usable_size",
      {{"free", FREE_BLOCK},
       {"dallocx", FREE_BLOCK},
       {"sdallocx", FREE_BLOCK},
@@ -70,7 +69,7 @@ static const struct allocator {
       {"_ZdaPvmSt11align_val_t", FREE_BLOCK},
       {"_ZdlPvSt11align_val_tRKSt9nothrow_t", FREE_BLOCK},
       {"_ZdaPvSt11align_val_tRKSt9nothrow_t", FREE_BLOCK}}},
-    {"tc_free", "tc_malloc_size", false,
+    {"tc_free", "tc_malloc_size",
      {{"tc_free", FREE_BLOCK},
       {"tc_cfree", FREE_BLOCK},
       {"tc_free_sized", FREE_BLOCK},
@@ -87,8 +86,8 @@ static const struct allocator {
       {"tc_deletearray_sized_aligned", FREE_BLOCK},
       {"tc_delete_aligned_nothrow", FREE_BLOCK},
       {"tc_deletearray_aligned_nothrow", FREE_BLOCK}}},
-    {"mi_free", "mi_usable_size", false, {{"mi_free", FREE_BLOCK}}},
-    {"scalable_free", "__TBB_malloc_safer_msize", false,
+    {"mi_free", "mi_usable_size", {{"mi_free", FREE_BLOCK}}},
+    {"scalable_free", "__TBB_malloc_safer_msize",
      {{"scalable_free", FREE_BLOCK},
       {"scalable_aligned_free", FREE_BLOCK},
       {"scalable_realloc", FREE_RESIZE},
@@ -148,7 +147,6 @@ static void plan(struct work *w, const struct name *name)
     }
     f->usable = w->usable;
     f->kind = name->kind;
-    f->zero_frees = w->allocator->zero_frees;
     *r = (struct relocation){
         .code = code,
         .size = size,

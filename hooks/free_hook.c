@@ -18,6 +18,10 @@
  * polls while it runs hears a false alarm, who polls later hears nothing. What
  * it cut off at the end is told before the first record ends, so that there
  * is no moment in which neither is pending.
+ *
+ * An allocator may come by again with the same block, from one patched
+ * function into another (glibc's realloc to 0 bytes calls free); whoever was
+ * first tells. A slot says which block its holder is about.
  */
 #include "hooks/free_hook.h"
 
@@ -72,15 +76,41 @@ static void count(struct release *r, const struct block *b,
                       caller_inside(stack, LAPSE_PATH_FREE, &pc));
 }
 
+/* Is this thread inside a hook that tells of this block? */
+static bool is_told(uintptr_t start)
+{
+    uintptr_t self = (uintptr_t)__builtin_thread_pointer();
+    uint32_t n = lapse_hint.depth ? in_flight_high() : 0;
+
+    /* relaxed: what matters was stored by this thread */
+    for (uint32_t i = 0; i < n; i++)
+        if (atomic_load_explicit(&lapse_in_flight.slot[i].block,
+                                 memory_order_relaxed) == start &&
+            atomic_load_explicit(&lapse_in_flight.slot[i].owner,
+                                 memory_order_relaxed) == self)
+            return true;
+    return false;
+}
+
 static void begin(struct release *r, const struct block *b)
 {
     release_claim(r, RANGE_NOTHING);
-    if (r->slot)
+    if (r->slot) {
         atomic_store_explicit(&r->slot->reason, LAPSE_REASON_FREE,
                               memory_order_relaxed);
+        atomic_store_explicit(&r->slot->block, b->start,
+                              memory_order_relaxed);
+    }
     if (release_free_wanted(b->start, b->end))
         release_publish(r, b->start, b->end, LAPSE_REASON_FREE);
     release_test_delay(0);
+}
+
+static void end(struct release *r)
+{
+    if (r->slot)
+        atomic_store_explicit(&r->slot->block, 0, memory_order_relaxed);
+    release_end(r);
 }
 
 /* It stayed where it was: all there is to tell is what it lost. */
@@ -90,7 +120,7 @@ static void tell_tail(struct block tail, const uintptr_t *stack)
 
     begin(&r, &tail);
     count(&r, &tail, stack);
-    release_end(&r);
+    end(&r);
 }
 
 static bool has_moved(const struct free_function *f, const void *p,
@@ -105,11 +135,10 @@ static bool has_moved(const struct free_function *f, const void *p,
 static bool is_asked(const struct free_function *f, uintptr_t size,
                      const struct block *b)
 {
-    if (f->kind == FREE_RESIZE && !size && f->zero_frees)
-        return false;
     if (f->kind == FREE_IN_PLACE && size >= b->end - b->start)
         return false;
-    return lapse_reporting || release_free_wanted(b->start, b->end);
+    return (lapse_reporting || release_free_wanted(b->start, b->end)) &&
+           !is_told(b->start);
 }
 
 void *free_hook(void *p, uintptr_t a, uintptr_t b, uintptr_t c,
@@ -127,12 +156,12 @@ void *free_hook(void *p, uintptr_t a, uintptr_t b, uintptr_t c,
     if (has_moved(f, p, ret, a)) {
         count(&r, &old, stack);
     } else {
-        size_t size = usable(f, p);
+        size_t left = usable(f, p);
 
-        if (size < old.end - old.start)
-            tell_tail((struct block){old.start + size, old.end}, stack);
+        if (left < old.end - old.start)
+            tell_tail((struct block){old.start + left, old.end}, stack);
         release_void(&r);
     }
-    release_end(&r);
+    end(&r);
     return ret;
 }

@@ -6,7 +6,6 @@
 #ifndef LAPSE_FREE_HOOK_H
 #define LAPSE_FREE_HOOK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,7 +23,6 @@ struct free_function {
     uintptr_t real; /* what it did before it was patched */
     free_usable *usable; /* NULL: p has the header of a glibc chunk */
     enum free_kind kind;
-    bool zero_frees; /* realloc(p, 0) calls the patched free */
 };
 
 /* The hook of a struct arch_detour, whose argument is f. */

@@ -49,6 +49,8 @@ struct in_flight {
     _Atomic uint64_t seq;
     /* What INLINE handlers were told, exactly; 0, 0: nothing yet. */
     _Atomic uintptr_t told_start, told_end;
+    /* Of free: the block it is about, else 0; for the holder alone. */
+    _Atomic uintptr_t block;
     /* The last turn that released nothing after all: see release_void. */
     _Atomic uint64_t voided;
     _Atomic uint32_t reason;

@@ -87,6 +87,7 @@ static size_t watched_len(void *p)
 
 static void unwatched(uintptr_t p, size_t len)
 {
+    KEEP(p); /* an address, not the block that was there */
     need(lapse_unwatch(sub, (void *)p, len) == 0, "unwatch");
     drain(); /* what the test itself freed nearby */
 }
@@ -317,6 +318,7 @@ static void test_xallocx(void)
     p = malloc(1 << 20);
     len = watched_len(p);
     was = (uintptr_t)p;
+    KEEP(was);
     drain();
     left = xallocx(p, 64 << 10, 0, 0);
     told("xallocx that shrinks", was + left,
@@ -420,6 +422,7 @@ static void test_fork(void)
     char *p = malloc(1000);
     size_t len = watched_len(p);
     uintptr_t was = (uintptr_t)p;
+    KEEP(was);
     drain();
     fflush(stdout);
     pid = fork();
