@@ -33,8 +33,10 @@
 
 /* Of a function that is patched at its entry. */
 #define ARCH_MOVED_MAX 64     /* bytes of its first instructions, moved */
-#define ARCH_DETOUR 128       /* bytes of a detour, those included */
+#define ARCH_DETOUR 192       /* bytes of a detour, those included */
 #define ARCH_DETOUR_MOVED 16  /* where they are in it */
+#define ARCH_DETOUR_WORDS 24  /* bytes of data at its end */
+#define ARCH_GRANULE_SHIFT 16 /* as RELEASE_GRANULE_SHIFT */
 
 #define ARCH_NR_LIMIT 512 /* system call numbers that can be hooked */
 
@@ -118,17 +120,18 @@ void arch_find_jumps(const uint8_t *text, size_t size, arch_jump_seen *seen,
 
 /*
  * What a patched function jumps to: goes on with the moved instructions at
- * ARCH_DETOUR_MOVED, unless the first argument, an address of memory, may lie
- * in [range[0], range[1]). Then it jumps to hook, which finds the arguments as
- * the function would, argument as the fifth, and the stack pointer at the
- * function's entry as the sixth; it returns to the function's caller.
- * Both words of range may change any time.
+ * ARCH_DETOUR_MOVED, unless the first argument, an address of memory, may be
+ * about what somebody watches. Then it jumps to hook, which finds the
+ * arguments as the function would, argument as the fifth, and the stack
+ * pointer at the function's entry as the sixth; it returns to the function's
+ * caller. header: the word before the memory is its length, but for 3 bits.
  */
+struct release_free;
 struct arch_detour {
-    const void *range;
-    bool header; /* the word before the memory is its length, but for 3 bits */
-    uintptr_t hook;
+    const struct release_free *watched; /* shim/release.h */
     const void *argument;
+    uintptr_t hook;
+    bool header;
 };
 void arch_detour(uint8_t out[ARCH_DETOUR], const struct arch_detour *d);
 

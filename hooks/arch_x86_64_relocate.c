@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "shim/release.h"
+
 /* As the Makefile compiles Zydis itself. */
 #define ZYDIS_STATIC_BUILD
 #define ZYCORE_STATIC_BUILD
@@ -176,53 +178,26 @@ void arch_find_jumps(const uint8_t *text, size_t size, arch_jump_seen *seen,
     }
 }
 
-/* mov $x,%reg of 64 bits, by its two first bytes. */
-static uint8_t *put_load(uint8_t *out, uint8_t rex, uint8_t opcode,
-                         uintptr_t value)
-{
-    *out++ = rex;
-    *out++ = opcode;
-    return mempcpy(out, &value, sizeof(value));
-}
+/* In detour_x86_64.S. */
+extern const uint8_t arch_detour_plain[ARCH_DETOUR]
+    __attribute__((visibility("hidden")));
+extern const uint8_t arch_detour_header[ARCH_DETOUR]
+    __attribute__((visibility("hidden")));
 
-/*
- *     0  movabs $range,%r11; cmp 8(%r11),%rdi; jb 80
- *    16  the moved instructions, and the jump behind those they came from
- *    80  test %rdi,%rdi; je 16
- *        with headers: mov -8(%rdi),%rax; and $-8,%rax; add %rdi,%rax;
- *                      cmp (%r11),%rax; jbe 16
- *        movabs $argument,%r8; mov %rsp,%r9; jmp *hook
- *
- * rax, r8, r9 and r11 are nobody's here: a function begins that takes four
- * arguments. (A caller in the same file whom the compiler told that it keeps
- * one of them would be wrong about the C library's functions it calls, too.)
- */
-#define CHECK (ARCH_DETOUR_MOVED + ARCH_MOVED_MAX)
+_Static_assert(ARCH_GRANULE_SHIFT == RELEASE_GRANULE_SHIFT &&
+                   offsetof(struct release_free, hull) == 0 &&
+                   offsetof(struct release_hull, high) == 8 &&
+                   offsetof(struct release_free, near) == 16 &&
+                   sizeof(((struct release_free *)0)->near) == 1 << 16,
+               "detour_x86_64.S knows struct release_free");
 
 void arch_detour(uint8_t out[ARCH_DETOUR], const struct arch_detour *d)
 {
-    static const uint8_t below[] = {0x49, 0x3b, 0x7b, 0x08, 0x72,
-                                    CHECK - ARCH_DETOUR_MOVED};
-    static const uint8_t null[] = {0x48, 0x85, 0xff, 0x74};
-    static const uint8_t header[] = {0x48, 0x8b, 0x47, 0xf8, 0x48, 0x83,
-                                     0xe0, 0xf8, 0x48, 0x01, 0xf8, 0x49,
-                                     0x3b, 0x03, 0x76};
-    static const uint8_t go[] = {0x49, 0x89, 0xe1, 0xff, 0x25, 0, 0, 0, 0};
-    uint8_t *at = put_load(out, 0x49, 0xbb, (uintptr_t)d->range);
+    const uintptr_t words[] = {(uintptr_t)d->watched, (uintptr_t)d->argument,
+                               d->hook};
 
-    memcpy(at, below, sizeof(below));
-    at = mempcpy(out + CHECK, null, sizeof(null));
-    *at = (uint8_t)(out + ARCH_DETOUR_MOVED - (at + 1));
-    at++;
-    if (d->header) {
-        at = mempcpy(at, header, sizeof(header));
-        *at = (uint8_t)(out + ARCH_DETOUR_MOVED - (at + 1));
-        at++;
-    }
-    at = put_load(at, 0x49, 0xb8, (uintptr_t)d->argument);
-    at = mempcpy(at, go, sizeof(go));
-    memcpy(at, &d->hook, sizeof(d->hook));
+    _Static_assert(sizeof(words) == ARCH_DETOUR_WORDS, "as in the template");
+    memcpy(out, d->header ? arch_detour_header : arch_detour_plain,
+           ARCH_DETOUR);
+    memcpy(out + ARCH_DETOUR - ARCH_DETOUR_WORDS, words, sizeof(words));
 }
-
-_Static_assert(CHECK + 5 + 16 + 10 + 9 + 8 <= ARCH_DETOUR,
-               "a detour fits in its place");

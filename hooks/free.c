@@ -151,10 +151,10 @@ static void plan(struct work *w, const struct name *name)
         .code = code,
         .size = size,
         .real = &f->real,
-        .detour = {.range = &lapse_free_hull,
-                   .header = !w->usable,
+        .detour = {.watched = &lapse_free,
+                   .argument = f,
                    .hook = (uintptr_t)free_hook,
-                   .argument = f}};
+                   .header = !w->usable}};
     w->n++;
     functions_used++;
 }
@@ -237,7 +237,6 @@ void free_patch(void)
 
     if (!lapse_config.free)
         return;
-    release_hull_reset(); /* everything, when frees are to be counted */
     patcher_open(&patcher);
     for (size_t i = 0; i < ALLOCATORS; i++)
         patched += cover_allocator(&patcher, &allocators[i]);
@@ -246,6 +245,7 @@ void free_patch(void)
     coverage_set("free", "malloc", patched ? LAPSE_ENTRY : LAPSE_UNCOVERED,
                  patched ? "" : "no free was found that can be patched");
     lapse_free_seen = patched;
+    release_hull_reset(); /* all is near, if frees are to be counted */
     if (!patched)
         log_warn("LAPSE_FREE=1: no free was found that can be patched; "
                  "LAPSE_REASON_FREE is not supported in this program");

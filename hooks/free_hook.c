@@ -141,15 +141,17 @@ static bool is_asked(const struct free_function *f, uintptr_t size,
            !is_told(b->start);
 }
 
-void *free_hook(void *p, uintptr_t a, uintptr_t b, uintptr_t c,
-                const struct free_function *f, const uintptr_t *stack)
+/* Apart, so that free_hook() has no frame when there is nothing to tell. */
+__attribute__((noinline))
+static void *tell(struct block old, uintptr_t a, uintptr_t b, uintptr_t c,
+                  const struct free_function *f, const uintptr_t *stack)
 {
+    void *p = (void *)old.start;
     free_real *real = (free_real *)f->real;
-    struct block old;
     struct release r;
     void *ret;
 
-    if (!block_of(f, p, &old) || !is_asked(f, a, &old))
+    if (!is_asked(f, a, &old))
         return real(p, a, b, c);
     begin(&r, &old);
     ret = real(p, a, b, c);
@@ -164,4 +166,14 @@ void *free_hook(void *p, uintptr_t a, uintptr_t b, uintptr_t c,
     }
     end(&r);
     return ret;
+}
+
+void *free_hook(void *p, uintptr_t a, uintptr_t b, uintptr_t c,
+                const struct free_function *f, const uintptr_t *stack)
+{
+    struct block old;
+
+    if (!block_of(f, p, &old) || !release_free_near(old.start, old.end))
+        return ((free_real *)f->real)(p, a, b, c);
+    return tell(old, a, b, c, f, stack);
 }

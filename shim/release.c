@@ -8,7 +8,7 @@ _Atomic uint64_t lapse_live;
 struct subscribers lapse_subscribers;
 
 struct release_hull lapse_hull = {UINTPTR_MAX, 0};
-struct release_hull lapse_free_hull = {UINTPTR_MAX, 0};
+struct release_free lapse_free = {.hull = {UINTPTR_MAX, 0}};
 bool lapse_free_seen;
 
 static void widen(struct release_hull *hull, uintptr_t start, uintptr_t end)
@@ -38,18 +38,41 @@ void release_hull_widen(uintptr_t start, uintptr_t end)
     widen(&lapse_hull, start, end);
 }
 
+static void mark_near(uintptr_t start, uintptr_t end)
+{
+    uintptr_t first = start >> RELEASE_GRANULE_SHIFT;
+    uintptr_t n = ((end - 1) >> RELEASE_GRANULE_SHIFT) - first + 1;
+
+    if (n > RELEASE_GRANULES)
+        n = RELEASE_GRANULES;
+    for (uintptr_t i = 0; i < n; i++) {
+        _Atomic uint8_t *mark =
+            &lapse_free.near[(first + i) % RELEASE_GRANULES];
+
+        /* relaxed: seen by who sees lapse_watch() return */
+        if (!atomic_load_explicit(mark, memory_order_relaxed))
+            atomic_store_explicit(mark, 1, memory_order_relaxed);
+    }
+}
+
 void release_hull_reset(void)
 {
     empty(&lapse_hull);
-    empty(&lapse_free_hull);
-    if (lapse_reporting)
-        widen(&lapse_free_hull, 0, USER_END);
+    if (atomic_load_explicit(&lapse_free.hull.high, memory_order_relaxed))
+        for (size_t i = 0; i < RELEASE_GRANULES; i++)
+            atomic_store_explicit(&lapse_free.near[i], 0,
+                                  memory_order_relaxed);
+    empty(&lapse_free.hull);
+    if (lapse_free_seen && lapse_reporting)
+        release_free_widen(LAPSE_MASK(LAPSE_REASON_FREE), 0, USER_END);
 }
 
 void release_free_widen(uint32_t reasons, uintptr_t start, uintptr_t end)
 {
-    if (reasons & LAPSE_MASK(LAPSE_REASON_FREE))
-        widen(&lapse_free_hull, start, end);
+    if (!(reasons & LAPSE_MASK(LAPSE_REASON_FREE)))
+        return;
+    mark_near(start, end);
+    widen(&lapse_free.hull, start, end);
 }
 
 bool release_free_wanted(uintptr_t start, uintptr_t end)

@@ -70,15 +70,39 @@ void release_hull_widen(uintptr_t start, uintptr_t end);
 void release_hull_reset(void);
 
 /*
- * The same for who wants FREE; everything when frees are counted. It is what
- * the entry of a patched free() reads, in assembly: two words, low and high.
+ * The same for who wants FREE, and which granules of memory are near anything
+ * that was watched since nobody subscribed last; by its number, in a table
+ * that knows 2^16 apart. Read at the entry of a patched free(), by assembly,
+ * in this order. Everything is near when frees are counted.
  */
-extern struct release_hull lapse_free_hull
-    __attribute__((visibility("hidden")));
+#define RELEASE_GRANULE_SHIFT 16
+#define RELEASE_GRANULES (1u << 16)
+struct release_free {
+    struct release_hull hull;
+    _Atomic uint8_t near[RELEASE_GRANULES];
+};
+extern struct release_free lapse_free __attribute__((visibility("hidden")));
+
+static inline bool release_free_near(uintptr_t start, uintptr_t end)
+{
+    uintptr_t first = start >> RELEASE_GRANULE_SHIFT;
+    uintptr_t last = (end - 1) >> RELEASE_GRANULE_SHIFT;
+
+    /* acquire, as all loads of the assembly: with what lapse_watch wrote
+     * before it returned; the filter has the last word */
+    return end > atomic_load_explicit(&lapse_free.hull.low,
+                                      memory_order_acquire) &&
+           (last - first > 1 ||
+            atomic_load_explicit(&lapse_free.near[first % RELEASE_GRANULES],
+                                 memory_order_acquire) ||
+            atomic_load_explicit(&lapse_free.near[last % RELEASE_GRANULES],
+                                 memory_order_acquire));
+}
+
 /* FREE is seen in this process. Set by the constructor, before the first
  * subscription; never cleared. */
 extern bool lapse_free_seen __attribute__((visibility("hidden")));
-/* A subscriber watches this; under its lock. */
+/* A subscriber of these reasons watches this; under its lock. */
 void release_free_widen(uint32_t reasons, uintptr_t start, uintptr_t end);
 /* Does anybody want to be told that this block is freed? */
 bool release_free_wanted(uintptr_t start, uintptr_t end);
