@@ -22,7 +22,8 @@
         mov     .Lrange_\name(%rip), %r11
         cmp     8(%r11), %rdi
         jb      .Lcheck_\name
-        .org    \name + ARCH_DETOUR_MOVED, 0x90
+        nopl    (%rax)
+        .org    \name + ARCH_DETOUR_MOVED, 0xcc
 .Lmoved_\name:
         .org    \name + ARCH_DETOUR_MOVED + ARCH_MOVED_MAX, 0xcc
 .Lcheck_\name:
