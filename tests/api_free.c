@@ -364,14 +364,24 @@ static void test_delete(void)
     }
 }
 
-static _Atomic int inline_open, inline_closed;
+static _Atomic int inline_open, inline_closed, inline_intact;
 
 static void on_inline(const struct lapse_event *e, void *arg)
 {
+    const char *p = (const char *)e->addr;
+    bool intact = true;
+
     (void)arg;
-    if (e->reason == LAPSE_REASON_FREE)
-        atomic_fetch_add(
-            e->flags & LAPSE_EVENT_OPEN ? &inline_open : &inline_closed, 1);
+    if (e->reason != LAPSE_REASON_FREE)
+        return;
+    if (!(e->flags & LAPSE_EVENT_OPEN)) {
+        atomic_fetch_add(&inline_closed, 1);
+        return;
+    }
+    atomic_fetch_add(&inline_open, 1);
+    for (int i = 0; i < 2000; i++)
+        intact &= p[i] == 0x5a;
+    atomic_fetch_add(&inline_intact, intact);
 }
 
 static void test_inline(void)
@@ -379,6 +389,7 @@ static void test_inline(void)
     lapse_handle h;
     void *p = malloc(2000);
 
+    memset(p, 0x5a, 2000);
     need(subscribe_free(LAPSE_INLINE, FREE_MASK, 0, on_inline, &h) == 0,
          "subscribe");
     need(lapse_watch(h, p, 2000) == 0, "watch");
@@ -386,6 +397,7 @@ static void test_inline(void)
     free(p);
     check(inline_open == 1 && inline_closed == 1,
           "INLINE: before and after (%d, %d)", inline_open, inline_closed);
+    check(inline_intact == 1, "before: the block was the program's still");
     lapse_unsubscribe(h);
 }
 
