@@ -193,8 +193,10 @@ static size_t cover_module(struct work *w)
     return patched;
 }
 
+/* *why: of the last one that was not. */
 static size_t cover_allocator(const struct patcher *patcher,
-                              const struct allocator *allocator)
+                              const struct allocator *allocator,
+                              const char **why)
 {
     struct module modules[MODULES];
     size_t n = module_defining(allocator->sign, modules, MODULES);
@@ -209,6 +211,8 @@ static size_t cover_allocator(const struct patcher *patcher,
         coverage_add("free", where(&modules[i]),
                      w.why ? LAPSE_UNCOVERED : LAPSE_ENTRY,
                      w.why ? w.why : "");
+        if (w.why)
+            *why = w.why;
     }
     return patched;
 }
@@ -232,6 +236,7 @@ static void name_strangers(void)
 
 void free_patch(void)
 {
+    const char *why = "no allocator is loaded that is known here";
     struct patcher patcher;
     size_t patched = 0;
 
@@ -239,14 +244,14 @@ void free_patch(void)
         return;
     patcher_open(&patcher);
     for (size_t i = 0; i < ALLOCATORS; i++)
-        patched += cover_allocator(&patcher, &allocators[i]);
+        patched += cover_allocator(&patcher, &allocators[i], &why);
     patcher_close(&patcher);
     name_strangers();
     coverage_set("free", "malloc", patched ? LAPSE_ENTRY : LAPSE_UNCOVERED,
-                 patched ? "" : "no free was found that can be patched");
+                 patched ? "" : why);
     lapse_free_seen = patched;
     release_hull_reset(); /* all is near, if frees are to be counted */
     if (!patched)
-        log_warn("LAPSE_FREE=1: no free was found that can be patched; "
-                 "LAPSE_REASON_FREE is not supported in this program");
+        log_warn("LAPSE_FREE=1: no free can be patched (%s); "
+                 "LAPSE_REASON_FREE is not supported in this process", why);
 }
