@@ -163,19 +163,29 @@ const char *arch_move(const uint8_t *code, size_t size, uint8_t *out,
     return NULL;
 }
 
-void arch_find_jumps(const uint8_t *text, size_t size, arch_jump_seen *seen,
-                     void *arg)
+/* Opcodes of one byte, or of two by their first; memchr() is quick. */
+static void find_opcode(const uint8_t *text, size_t size, uint8_t first,
+                        arch_jump_seen *seen, void *arg)
 {
-    for (const uint8_t *p = text; p + 6 <= text + size; p++) {
-        bool long_jcc = p[0] == 0x0f && (p[1] & 0xf0) == 0x80;
-        const uint8_t *distance = p + (long_jcc ? 2 : 1);
+    const uint8_t *end = text + size, *p = text;
+
+    while (end - p >= 6 && (p = memchr(p, first, (size_t)(end - p) - 5))) {
+        const uint8_t *distance = p + (first == 0x0f ? 2 : 1);
         int32_t d;
 
-        if (!long_jcc && p[0] != 0xe9)
+        p++;
+        if (first == 0x0f && (*p & 0xf0) != 0x80)
             continue;
         memcpy(&d, distance, sizeof(d));
         seen((uintptr_t)distance + 4 + (uintptr_t)(intptr_t)d, arg);
     }
+}
+
+void arch_find_jumps(const uint8_t *text, size_t size, arch_jump_seen *seen,
+                     void *arg)
+{
+    find_opcode(text, size, 0xe9, seen, arg); /* jmp */
+    find_opcode(text, size, 0x0f, seen, arg); /* jcc */
 }
 
 /* In detour_x86_64.S. */
