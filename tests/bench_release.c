@@ -301,14 +301,18 @@ static void measure_free(void)
                                      .delivery = LAPSE_POLL,
                                      .reasons =
                                          LAPSE_MASK(LAPSE_REASON_FREE)};
-    char *below = malloc(1 << 16), *inner = malloc(1 << 18);
-    char *above = malloc(1 << 16), *far = reserve((size_t)4 << 30);
+    char *block[5], *below, *above;
+    char *far = reserve((size_t)4 << 30);
 
-    free(inner); /* its like comes back to malloc_loop() */
+    for (int i = 0; i < 5; i++)
+        block[i] = malloc(100000);
+    below = block[0];
+    above = block[4];
+    free(block[2]); /* malloc_loop() takes of that */
     measure("free", malloc_loop, loop_nothing);
     *(void **)&watch = dlsym(RTLD_DEFAULT, "lapse_watch");
     if (subscribe(&how, &handle) || watch(handle, below, PAGE) ||
-        watch(handle, above + (1 << 15), PAGE))
+        watch(handle, above, PAGE))
         die("FREE");
     measure("free.2", malloc_loop, loop_nothing);
     watch_every_other(far, 1000, 0);
