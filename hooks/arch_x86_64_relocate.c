@@ -22,8 +22,8 @@
 /* An instruction on its way from one address to another. */
 struct move {
     const uint8_t *from;
-    uint8_t *out;     /* where it is written ... */
-    uintptr_t at;     /* ... in order to run here */
+    uint8_t *out;        /* where it is written ... */
+    uintptr_t at;        /* ... in order to run here */
     uintptr_t low, high; /* what is moved with it: no branch may go there */
     ZydisDecodedInstruction insn;
 };
@@ -51,8 +51,8 @@ static bool is_rip_relative(const ZydisDecodedInstruction *insn)
 static const char *move_branch(const struct move *m, size_t *size)
 {
     const ZydisDecodedInstruction *insn = &m->insn;
-    uintptr_t to = (uintptr_t)m->from + insn->length +
-                   (uintptr_t)insn->raw.imm[0].value.s;
+    uintptr_t to =
+        (uintptr_t)m->from + insn->length + (uintptr_t)insn->raw.imm[0].value.s;
     uint8_t *out = m->out;
 
     if (insn->operand_width == 16)

@@ -48,9 +48,11 @@ static const struct allocator {
     const char *usable; /* NULL: chunks of glibc */
     struct name names[NAMES];
 } allocators[] = {
-    {"gnu_get_libc_version", NULL,
+    {"gnu_get_libc_version",
+     NULL,
      {{"free", FREE_BLOCK}, {"realloc", FREE_RESIZE}}},
-    {"mallctl", "malloc_usable_size",
+    {"mallctl",
+     "malloc_usable_size",
      {{"free", FREE_BLOCK},
       {"dallocx", FREE_BLOCK},
       {"sdallocx", FREE_BLOCK},
@@ -69,7 +71,8 @@ static const struct allocator {
       {"_ZdaPvmSt11align_val_t", FREE_BLOCK},
       {"_ZdlPvSt11align_val_tRKSt9nothrow_t", FREE_BLOCK},
       {"_ZdaPvSt11align_val_tRKSt9nothrow_t", FREE_BLOCK}}},
-    {"tc_free", "tc_malloc_size",
+    {"tc_free",
+     "tc_malloc_size",
      {{"tc_free", FREE_BLOCK},
       {"tc_cfree", FREE_BLOCK},
       {"tc_free_sized", FREE_BLOCK},
@@ -87,7 +90,8 @@ static const struct allocator {
       {"tc_delete_aligned_nothrow", FREE_BLOCK},
       {"tc_deletearray_aligned_nothrow", FREE_BLOCK}}},
     {"mi_free", "mi_usable_size", {{"mi_free", FREE_BLOCK}}},
-    {"scalable_free", "__TBB_malloc_safer_msize",
+    {"scalable_free",
+     "__TBB_malloc_safer_msize",
      {{"scalable_free", FREE_BLOCK},
       {"scalable_aligned_free", FREE_BLOCK},
       {"scalable_realloc", FREE_RESIZE},
@@ -147,14 +151,13 @@ static void plan(struct work *w, const struct name *name)
     }
     f->usable = w->usable;
     f->kind = name->kind;
-    *r = (struct relocation){
-        .code = code,
-        .size = size,
-        .real = &f->real,
-        .detour = {.watched = &lapse_free,
-                   .argument = f,
-                   .hook = (uintptr_t)free_hook,
-                   .header = !w->usable}};
+    *r = (struct relocation){.code = code,
+                             .size = size,
+                             .real = &f->real,
+                             .detour = {.watched = &lapse_free,
+                                        .argument = f,
+                                        .hook = (uintptr_t)free_hook,
+                                        .header = !w->usable}};
     w->n++;
     functions_used++;
 }
@@ -203,14 +206,12 @@ static size_t cover_allocator(const struct patcher *patcher,
     size_t patched = 0;
 
     for (size_t i = 0; i < n; i++) {
-        struct work w = {.patcher = patcher,
-                         .module = &modules[i],
-                         .allocator = allocator};
+        struct work w = {
+            .patcher = patcher, .module = &modules[i], .allocator = allocator};
 
         patched += cover_module(&w);
         coverage_add("free", where(&modules[i]),
-                     w.why ? LAPSE_UNCOVERED : LAPSE_ENTRY,
-                     w.why ? w.why : "");
+                     w.why ? LAPSE_UNCOVERED : LAPSE_ENTRY, w.why ? w.why : "");
         if (w.why)
             *why = w.why;
     }
@@ -253,5 +254,6 @@ void free_patch(void)
     release_hull_reset(); /* all is near, if frees are to be counted */
     if (!patched)
         log_warn("LAPSE_FREE=1: no free can be patched (%s); "
-                 "LAPSE_REASON_FREE is not supported in this process", why);
+                 "LAPSE_REASON_FREE is not supported in this process",
+                 why);
 }

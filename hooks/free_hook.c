@@ -98,8 +98,7 @@ static void begin(struct release *r, const struct block *b)
     if (r->slot) {
         atomic_store_explicit(&r->slot->reason, LAPSE_REASON_FREE,
                               memory_order_relaxed);
-        atomic_store_explicit(&r->slot->block, b->start,
-                              memory_order_relaxed);
+        atomic_store_explicit(&r->slot->block, b->start, memory_order_relaxed);
     }
     if (release_free_wanted(b->start, b->end))
         release_publish(r, b->start, b->end, LAPSE_REASON_FREE);
@@ -142,9 +141,10 @@ static bool is_asked(const struct free_function *f, uintptr_t size,
 }
 
 /* Apart, so that free_hook() has no frame when there is nothing to tell. */
-__attribute__((noinline))
-static void *tell(struct block old, uintptr_t a, uintptr_t b, uintptr_t c,
-                  const struct free_function *f, const uintptr_t *stack)
+__attribute__((noinline)) static void *tell(struct block old, uintptr_t a,
+                                            uintptr_t b, uintptr_t c,
+                                            const struct free_function *f,
+                                            const uintptr_t *stack)
 {
     void *p = (void *)old.start;
     free_real *real = (free_real *)f->real;

@@ -20,7 +20,7 @@ enum free_kind {
 typedef size_t free_usable(void *p, void *other);
 
 struct free_function {
-    uintptr_t real; /* what it did before it was patched */
+    uintptr_t real;      /* what it did before it was patched */
     free_usable *usable; /* NULL: p has the header of a glibc chunk */
     enum free_kind kind;
 };

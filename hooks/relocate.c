@@ -58,8 +58,8 @@ static void prepare(const struct patcher *patcher, struct relocation *r,
     *r->real = (uintptr_t)place + ARCH_DETOUR_MOVED;
     r->why = arch_move(r->code, r->size, place + ARCH_DETOUR_MOVED, *r->real,
                        &r->moved);
-    if (!r->why && !arch_jump(jump, (uintptr_t)r->code + r->moved.skip,
-                              (uintptr_t)place))
+    if (!r->why &&
+        !arch_jump(jump, (uintptr_t)r->code + r->moved.skip, (uintptr_t)place))
         r->why = "it is out of reach of the page near by";
     if (!r->why && !r->moved.one && !patcher->alone)
         r->why = "other threads run already";

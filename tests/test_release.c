@@ -86,8 +86,7 @@ static lapse_handle free_poller(uint32_t flags)
 {
     struct lapse_subscription how = {.size = sizeof(how),
                                      .flags = flags,
-                                     .reasons =
-                                         LAPSE_MASK(LAPSE_REASON_FREE)};
+                                     .reasons = LAPSE_MASK(LAPSE_REASON_FREE)};
     lapse_handle h;
 
     cr_assert_eq(lapse_subscribe(&how, &h), 0);
@@ -112,8 +111,7 @@ static bool wanted(size_t page)
 Test(release, free_is_not_supported_where_it_is_not_seen, .init = unit_start)
 {
     struct lapse_subscription how = {.size = sizeof(how),
-                                     .reasons =
-                                         LAPSE_MASK(LAPSE_REASON_FREE)};
+                                     .reasons = LAPSE_MASK(LAPSE_REASON_FREE)};
     lapse_handle h;
 
     cr_assert_eq(lapse_subscribe(&how, &h), -ENOTSUP);
@@ -132,8 +130,9 @@ Test(release, free_is_near_what_is_watched_by_who_asked, .init = unit_start)
     cr_expect(near(64) && near(79) && near(256));
     cr_expect_not(near(63) || near(80) || near(128) || near(272));
     cr_expect(wanted(64) && !wanted(65) && !wanted(0));
-    cr_expect(release_free_near((uintptr_t)unit_at(100),
-                                (uintptr_t)unit_at(140)), "long: not known");
+    cr_expect(
+        release_free_near((uintptr_t)unit_at(100), (uintptr_t)unit_at(140)),
+        "long: not known");
     cr_assert_eq(lapse_unwatch(h, unit_at(64), UNIT_PAGE), 0);
     cr_expect_not(wanted(64));
 

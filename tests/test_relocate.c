@@ -30,9 +30,8 @@ static void make_text(void)
                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(text, MAP_FAILED);
     memset(text, 0xcc, NEAR_PAGE);
-    module = (struct module){.path = "/nonexistent",
-                             .text = text,
-                             .text_size = NEAR_PAGE};
+    module = (struct module){
+        .path = "/nonexistent", .text = text, .text_size = NEAR_PAGE};
 }
 
 static void put(size_t at, const void *code, size_t size)
@@ -149,32 +148,47 @@ static const struct sample {
 } samples[] = {
     {"one long instruction",
      {0x48, 0x8d, 0x84, 0x37, 0, 0, 0, 0, /* lea 0(%rdi,%rsi),%rax */
-      0xc3}, 9, sum},
+      0xc3},
+     9,
+     sum},
     {"short ones, a push and a pop",
-     {0x53, 0x48, 0x89, 0xfb,       /* push %rbx; mov %rdi,%rbx */
-      0x48, 0x01, 0xf3,             /* add %rsi,%rbx */
-      0x48, 0x89, 0xd8, 0x5b, 0xc3}, 12, sum},
+     {0x53, 0x48, 0x89, 0xfb, /* push %rbx; mov %rdi,%rbx */
+      0x48, 0x01, 0xf3,       /* add %rsi,%rbx */
+      0x48, 0x89, 0xd8, 0x5b, 0xc3},
+     12,
+     sum},
     {"endbr64 stays in front",
      {0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x89, 0xf8, /* mov %rdi,%rax */
-      0x48, 0x01, 0xf0, 0xc3}, 11, sum},
+      0x48, 0x01, 0xf0, 0xc3},
+     11,
+     sum},
     {"a long jcc, as glibc's free",
-     {0x48, 0x85, 0xff, 0x0f, 0x84, 5, 0, 0, 0, /* test; je +5 */
-      0x48, 0x8d, 0x04, 0x37, 0xc3,             /* lea (%rdi,%rsi),%rax */
-      0xb8, 5, 0, 0, 0, 0xc3}, 20, null_or_sum},
+     {0x48, 0x85, 0xff, 0x0f, 0x84, 5,   0, 0, 0, /* test; je +5 */
+      0x48, 0x8d, 0x04, 0x37, 0xc3,               /* lea (%rdi,%rsi),%rax */
+      0xb8, 5,    0,    0,    0,    0xc3},
+     20,
+     null_or_sum},
     {"a short jcc",
      {0x48, 0x85, 0xff, 0x74, 5, /* test; je +5 */
-      0x48, 0x8d, 0x04, 0x37, 0xc3,
-      0xb8, 5, 0, 0, 0, 0xc3}, 16, null_or_sum},
+      0x48, 0x8d, 0x04, 0x37, 0xc3, 0xb8, 5, 0, 0, 0, 0xc3},
+     16,
+     null_or_sum},
     {"an operand relative to rip",
      {0x48, 0x8b, 0x05, 0xf9, 0, 0, 0, /* mov 249(%rip),%rax: at ROOM */
-      0xc3}, 8, data},
+      0xc3},
+     8,
+     data},
     {"relative to rip, and an immediate behind",
      {0x48, 0x83, 0x3d, 0xf8, 0, 0, 0, 1, /* cmpq $1,248(%rip) */
-      0x48, 0x8b, 0x05, 0xf1, 0, 0, 0, 0xc3}, 16, data},
+      0x48, 0x8b, 0x05, 0xf1, 0, 0, 0, 0xc3},
+     16,
+     data},
     {"a call",
      {0xe8, 6, 0, 0, 0,                   /* call +6 */
       0x48, 0xf7, 0xd8, 0xc3, 0xcc, 0xcc, /* neg %rax; ret */
-      0xb8, 1, 0, 0, 0, 0xc3}, 17, minus_one},
+      0xb8, 1, 0, 0, 0, 0xc3},
+     17,
+     minus_one},
 };
 #define SAMPLES (sizeof(samples) / sizeof(samples[0]))
 
@@ -218,7 +232,8 @@ Test(relocate, the_hook_gets_what_the_function_would)
     cr_expect_eq(hook_argument, 0x1000);
     cr_expect_eq(hook_context, &real);
     cr_expect(*hook_stack > (uintptr_t)&__executable_start &&
-              *hook_stack < (uintptr_t)&etext, "a return address");
+                  *hook_stack < (uintptr_t)&etext,
+              "a return address");
     cr_expect_eq(call_real(0x1000, 2), 0x1002);
     cr_expect_eq(call(0, 2), 2, "NULL is the function's");
     nobody_watches();
@@ -249,7 +264,8 @@ Test(relocate, with_a_header_only_blocks_near_come_to_the_hook)
     struct patcher patcher = open_patcher(true);
     size_t granule = (size_t)1 << RELEASE_GRANULE_SHIFT;
     uint8_t *memory = mmap(NULL, 16 * granule, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            *at;
     uintptr_t g;
 
     cr_assert_neq(memory, MAP_FAILED);
@@ -292,18 +308,20 @@ static const struct {
     {"it is shorter than a jump", {0x48, 0x89, 0xf8, 0xc3}, 4},
     {"it is shorter than a jump", {0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc}, 6},
     {"it is shorter than a jump", {0x31, 0xc0, 0xeb, 4, 0xc3, 0xc3, 0xc3}, 7},
-    {"rare kind", {0x31, 0xc9, 0xe3, 1, 0x90, 0xc3}, 6},       /* jrcxz */
-    {"rare kind", {0x31, 0xc9, 0xe2, 0x40, 0x90, 0xc3}, 6},    /* loop */
+    {"rare kind", {0x31, 0xc9, 0xe3, 1, 0x90, 0xc3}, 6},    /* jrcxz */
+    {"rare kind", {0x31, 0xc9, 0xe2, 0x40, 0x90, 0xc3}, 6}, /* loop */
     {"among themselves", {0x90, 0x74, 1, 0x90, 0x90, 0xc3}, 6},
     {"among themselves", {0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3}, 6},
     {"32 bits", {0x67, 0x8b, 0x05, 0, 1, 0, 0, 0xc3}, 8}, /* (%eip) */
     {"cannot be decoded", {0x06, 0x06, 0x06, 0x06, 0x06, 0xc3}, 6},
     {"cannot be decoded", {0xb8, 1, 0, 0, 0, 0x06, 0xc3}, 7},
     {"jumps into its own",
-     {0x48, 0x89, 0xf8, 0x48, 0x85, 0xf6, 0x75, 0xfb, 0xc3}, 9},
+     {0x48, 0x89, 0xf8, 0x48, 0x85, 0xf6, 0x75, 0xfb, 0xc3},
+     9},
     {"overwritten by a patch",
-     {0xe9, 1, 0, 0, 0, 0x90, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3,
-      0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3}, 20},
+     {0xe9, 1,    0,    0,    0,    0x90, 0xc3, 0xc3, 0xc3, 0xc3,
+      0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3},
+     20},
 };
 
 Test(relocate, what_cannot_be_moved_stays_and_says_why)
@@ -315,8 +333,8 @@ Test(relocate, what_cannot_be_moved_stays_and_says_why)
         put(0, refused[i].code, refused[i].size);
         seal();
         why = patched(refused[i].size, true);
-        cr_expect(why && strstr(why, refused[i].why), "%zu: %s, not %s", i,
-                  why, refused[i].why);
+        cr_expect(why && strstr(why, refused[i].why), "%zu: %s, not %s", i, why,
+                  refused[i].why);
         cr_expect_arr_eq(text, refused[i].code, refused[i].size);
     }
 }
