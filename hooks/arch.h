@@ -32,6 +32,14 @@
 #define ARCH_SLOT_BACK 0   /* offsets in struct arch_slot */
 #define ARCH_SLOT_BODY 8
 #define ARCH_SLOT_BYTES 16
+
+/* Of a function that is patched at its entry. */
+#define ARCH_MOVED_MAX 64     /* bytes of its first instructions, moved */
+#define ARCH_DETOUR 192       /* bytes of a detour, those included */
+#define ARCH_DETOUR_MOVED 16  /* where they are in it */
+#define ARCH_DETOUR_WORDS 24  /* bytes of data at its end */
+#define ARCH_GRANULE_SHIFT 16 /* as RELEASE_GRANULE_SHIFT */
+
 #define ARCH_NR_LIMIT 512 /* system call numbers that can be hooked */
 /* stack[this], with stack as in hook.h, is the address behind the site. */
 #define ARCH_STACK_BACK (-17)
@@ -117,6 +125,44 @@ bool arch_reaches(uintptr_t from, uintptr_t to);
 int arch_slot_take(uintptr_t site, enum arch_kind kind, hook_body *body);
 void arch_slot_give(int slot);
 uintptr_t arch_entry(int slot);
+
+/*
+ * The first instructions of a function, as many whole ones as a jump needs,
+ * copied to out in order to run at `at`, and behind them a jump to the rest of
+ * the function. What they say relative to where they are is put right.
+ */
+struct arch_moved {
+    size_t skip;  /* bytes that stay in front of the jump: endbr64 */
+    size_t taken; /* bytes moved, ARCH_WINDOW or more */
+    size_t size;  /* bytes of out that were used */
+    bool one;     /* the jump covers one instruction: no thread can stand in
+                     what it overwrites */
+};
+/* Returns NULL, or why it cannot be done. out has ARCH_MOVED_MAX bytes. */
+const char *arch_move(const uint8_t *code, size_t size, uint8_t *out,
+                      uintptr_t at, struct arch_moved *moved);
+
+/* Call seen for the target of whatever looks like a long jump in text. */
+typedef void arch_jump_seen(uintptr_t target, void *arg);
+void arch_find_jumps(const uint8_t *text, size_t size, arch_jump_seen *seen,
+                     void *arg);
+
+/*
+ * What a patched function jumps to: goes on with the moved instructions at
+ * ARCH_DETOUR_MOVED, unless the first argument, an address of memory, may be
+ * about what somebody watches. Then it jumps to hook, which finds the
+ * arguments as the function would, argument as the fifth, and the stack
+ * pointer at the function's entry as the sixth; it returns to the function's
+ * caller. header: the word before the memory is its length, but for 3 bits.
+ */
+struct release_free;
+struct arch_detour {
+    const struct release_free *watched; /* shim/release.h */
+    const void *argument;
+    uintptr_t hook;
+    bool header;
+};
+void arch_detour(uint8_t out[ARCH_DETOUR], const struct arch_detour *d);
 
 /* This thread has forgotten what it prefetched of code it changed since. */
 void arch_sync_core(void);

@@ -14,6 +14,9 @@
 #define SITE(path, where) {path, where, UNSEEN, LAPSE_UNCOVERED, 0}
 #define GAP(path, where, why) {path, where, why, LAPSE_UNCOVERED, 0}
 
+#define ROWS_FIXED 25
+#define ROWS_MAX (ROWS_FIXED + 8)
+
 static struct lapse_coverage table[] = {
     SITE("munmap", COVERAGE_LIBC),
     SITE("mmap", COVERAGE_LIBC),
@@ -49,10 +52,23 @@ static struct lapse_coverage table[] = {
         "what another process cuts off a file, or does to this one, is not "
         "seen"),
     GAP("free", "malloc",
-        "byte-exact free is not seen yet; pages that it gives back are"),
+        "not asked for: set LAPSE_FREE=1; pages that it gives back are seen"),
+    [ROWS_FIXED ... ROWS_MAX - 1] = {0}, /* coverage_add() */
 };
 #define SITES 17
-#define ROWS (sizeof(table) / sizeof(table[0]))
+static size_t rows_used = ROWS_FIXED; /* only the constructor adds */
+#define ROWS __atomic_load_n(&rows_used, __ATOMIC_ACQUIRE)
+
+void coverage_add(const char *path, const char *where,
+                  enum lapse_mechanism mechanism, const char *detail)
+{
+    if (rows_used == ROWS_MAX)
+        return;
+    table[rows_used] =
+        (struct lapse_coverage){path, where, detail, mechanism, 0};
+    /* R91: pairs with the acquire of ROWS */
+    __atomic_store_n(&rows_used, rows_used + 1, __ATOMIC_RELEASE);
+}
 
 void coverage_set(const char *path, const char *where,
                   enum lapse_mechanism mechanism, const char *detail)

@@ -31,6 +31,10 @@ const struct lapse_coverage *coverage_row(size_t i);
 /* If its sites are not as we left them, say so in this copy of the row. */
 bool coverage_changed(struct lapse_coverage *row);
 
+/* One row more, of a path without sites; there is room for a few. As above. */
+void coverage_add(const char *path, const char *where,
+                  enum lapse_mechanism mechanism, const char *detail);
+
 /* The first row of a site that is not covered, or NULL if there is none. */
 const struct lapse_coverage *coverage_gap(void);
 

@@ -9,9 +9,11 @@
 
 #define VERSION_HIDDEN 0x8000 /* an old version of the symbol */
 
+/* By soname, or by a function that it defines. */
 struct search {
-    const char *soname;
-    struct module *module;
+    const char *soname, *function;
+    struct module *module; /* up to n */
+    size_t n, found;
 };
 
 /*
@@ -53,18 +55,15 @@ static const char *read_dynamic(ElfW(Addr) base, const ElfW(Dyn) *entry,
     return soname && out->strings ? out->strings + soname : NULL;
 }
 
-/* Is it the library of that soname? */
-static bool read_headers(ElfW(Addr) base, const ElfW(Phdr) *header, size_t n,
-                         const char *soname, struct module *out)
+static void read_headers(ElfW(Addr) base, const ElfW(Phdr) *header, size_t n,
+                         struct module *out)
 {
-    const char *is = NULL;
-
     out->base = (const uint8_t *)base;
     for (; n; n--, header++) {
         const void *at = (const void *)(base + header->p_vaddr);
 
         if (header->p_type == PT_DYNAMIC)
-            is = read_dynamic(base, at, out);
+            out->soname = read_dynamic(base, at, out);
         if (header->p_type == PT_LOAD && header->p_flags & PF_X &&
             !out->text) {
             out->text = at;
@@ -72,21 +71,29 @@ static bool read_headers(ElfW(Addr) base, const ElfW(Phdr) *header, size_t n,
             out->text_offset = header->p_offset;
         }
     }
-    return is && !strcmp(is, soname) && out->text;
+}
+
+static bool is_library(const struct module *module, const char *soname)
+{
+    return module->text && module->soname && !strcmp(module->soname, soname);
 }
 
 /* Under the loader's lock: only look, and go. */
 static int look(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    const struct search *search = arg;
+    struct search *search = arg;
     struct module module = {.path = info->dlpi_name};
+    size_t length;
 
     (void)size;
-    if (!read_headers(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum,
-                      search->soname, &module))
+    read_headers(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &module);
+    if (search->function
+            ? !module.text ||
+                  !module_function(&module, search->function, &length)
+            : !is_library(&module, search->soname))
         return 0;
-    *search->module = module;
-    return 1;
+    search->module[search->found++] = module;
+    return search->found == search->n;
 }
 
 bool module_of_map(const struct link_map *map, const char *soname,
@@ -101,9 +108,10 @@ bool module_of_map(const struct link_map *map, const char *soname,
      * the headers. */
     if (!is || strcmp(is, soname) || memcmp(header->e_ident, ELFMAG, SELFMAG))
         return false;
-    if (!read_headers(map->l_addr,
-                      (const ElfW(Phdr) *)(map->l_addr + header->e_phoff),
-                      header->e_phnum, soname, &module))
+    read_headers(map->l_addr,
+                 (const ElfW(Phdr) *)(map->l_addr + header->e_phoff),
+                 header->e_phnum, &module);
+    if (!is_library(&module, soname))
         return false;
     *out = module;
     return true;
@@ -111,9 +119,17 @@ bool module_of_map(const struct link_map *map, const char *soname,
 
 bool module_find(const char *soname, struct module *out)
 {
-    struct search search = {soname, out};
+    struct search search = {.soname = soname, .module = out, .n = 1};
 
     return dl_iterate_phdr(look, &search) == 1;
+}
+
+size_t module_defining(const char *function, struct module *out, size_t n)
+{
+    struct search search = {.function = function, .module = out, .n = n};
+
+    dl_iterate_phdr(look, &search);
+    return search.found;
 }
 
 static uint32_t hash_of(const char *name)

@@ -14,6 +14,7 @@
 struct module {
     const uint8_t *base;  /* what its addresses are relative to */
     const char *path;     /* of its file; lives as long as it is loaded */
+    const char *soname;   /* likewise; NULL if it has none */
     const uint8_t *text;  /* its executable segment, mapped from ... */
     size_t text_size;
     uint64_t text_offset; /* ... here in the file */
@@ -33,6 +34,12 @@ bool module_of_map(const struct link_map *map, const char *soname,
 
 /* The variable that the library itself defines by that name, or NULL. */
 void *module_variable(const struct module *module, const char *name);
+
+/*
+ * The libraries of our namespace, and the program, that define a function of
+ * this name themselves: up to n of them. Returns how many. As above.
+ */
+size_t module_defining(const char *function, struct module *out, size_t n);
 
 /* The function that the library itself defines by that name, or NULL. */
 const uint8_t *module_function(const struct module *module, const char *name,

@@ -202,7 +202,7 @@ static uint8_t *map_near(uintptr_t site, uintptr_t at)
     return NULL;
 }
 
-static uint8_t *make_near_page(uintptr_t site)
+uint8_t *near_map(uintptr_t site)
 {
     uintptr_t base = site & ~(NEAR_STEP - 1);
     uint8_t *page = NULL;
@@ -214,15 +214,27 @@ static uint8_t *make_near_page(uintptr_t site)
         if (!page)
             page = map_near(site, base + away);
     }
+    return page;
+}
+
+bool near_seal(uint8_t *page)
+{
+    if (!sys(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC))
+        return true;
+    sys(SYS_munmap, page, PAGE);
+    return false;
+}
+
+static uint8_t *make_near_page(uintptr_t site)
+{
+    uint8_t *page = near_map(site);
+
     if (!page)
         return NULL;
     for (int slot = 0; slot < ARCH_SLOTS; slot++)
         arch_stub(page + slot * ARCH_STUB, arch_entry(slot));
     arch_stub(page + OTHER * ARCH_STUB, near_other);
-    if (!sys(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC))
-        return page;
-    sys(SYS_munmap, page, PAGE);
-    return NULL;
+    return near_seal(page) ? page : NULL;
 }
 
 /* The first page that reaches from there, whatever its stubs lead to. */

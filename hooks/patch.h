@@ -40,4 +40,13 @@ uintptr_t near_stub(uintptr_t site, int slot);
 /* The same for other code of ours, which there is one of in all. */
 uintptr_t near_code(uintptr_t site, uintptr_t to);
 
+/*
+ * A page that a jump at site reaches, to be written; then sealed, which makes
+ * it executable and no longer writable. NULL, and false: it cannot be made;
+ * the page is gone.
+ */
+#define NEAR_PAGE 4096
+uint8_t *near_map(uintptr_t site);
+bool near_seal(uint8_t *page);
+
 #endif

@@ -14,6 +14,7 @@
 #include "hooks/brk.h"
 #include "hooks/caller.h"
 #include "hooks/coverage.h"
+#include "hooks/free.h"
 #include "hooks/site.h"
 #include "shim/log.h"
 #include "shim/range.h"
@@ -99,6 +100,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
                           memory_order_relaxed);
     report_modules();
     sites_patch();
+    free_patch();
     note_gap();
     /* Last: to `lapse audit` this call is the sign that we are ready. */
     dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);

@@ -225,7 +225,7 @@ static void process_print(FILE *out, const struct process *process, size_t top,
     fputs("lapse: ", out);
     put_text(out, process->name, sizeof(process->name));
     fprintf(out, " (pid %" PRIu32 ")\n", process->pid);
-    if (process->sum.calls) {
+    if (process->sum.calls || process->path[LAPSE_PATH_FREE].calls) {
         table(out, process);
         verdict(out, &process->sum);
         marks(out, process);

@@ -22,6 +22,7 @@
 
 struct run {
     bool json;
+    bool free;
     bool top_given;
     size_t top;
     const char *output;
@@ -38,6 +39,7 @@ void lapse_run_help(void)
           "Runs COMMAND and reports what memory it released, by which path, "
           "by whom, and\nhow much of it under the lock of an allocator or of "
           "the loader.\n\n"
+          "  --free         count what free() and its like free, too\n"
           "  --json         the report as JSON\n"
           "  --output FILE  the report goes to FILE, not to standard error\n"
           "  --top N        list N callers of each process (default 5; with "
@@ -52,6 +54,7 @@ void lapse_run_help(void)
 static int parse(struct run *run, int argc, char **argv)
 {
     static const struct option options[] = {
+        {"free", no_argument, NULL, 'f'},
         {"json", no_argument, NULL, 'j'},
         {"output", required_argument, NULL, 'o'},
         {"top", required_argument, NULL, 't'},
@@ -64,6 +67,9 @@ static int parse(struct run *run, int argc, char **argv)
     optind = 1;
     while ((letter = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
         switch (letter) {
+        case 'f':
+            run->free = true;
+            break;
         case 'j':
             run->json = true;
             break;
@@ -167,6 +173,8 @@ static int run_command(struct run *run, int *status)
     if (run->program.blind)
         say("'%s' %s: lapse cannot see what it releases; running it all the "
             "same", run->command[0], run->program.blind);
+    if (run->free)
+        setenv("LAPSE_FREE", "1", 1);
     if (!preload_environment_make(&environment, run->library, run->dir,
                                   run->program.asan)) {
         say("out of memory");

@@ -159,7 +159,8 @@ static void process_fill(struct process *process, const struct report *report)
             report_path_add(&process->path[path],
                             &report->tallies[i].path[path]);
     for (unsigned path = 0; path < LAPSE_PATH_COUNT; path++)
-        stats_add(&process->sum, &process->path[path]);
+        if (path != LAPSE_PATH_FREE) /* goes to the allocator */
+            stats_add(&process->sum, &process->path[path]);
     process->warnings = text_copy(report->warnings, report->warnings_len,
                                   sizeof(report->warnings));
     process_fill_callers(process, report);

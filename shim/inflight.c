@@ -94,6 +94,7 @@ void in_flight_fork_child(void)
         atomic_store_explicit(&s->blind, 0, memory_order_relaxed);
         atomic_store_explicit(&s->inlining, 0, memory_order_relaxed);
         atomic_store_explicit(&s->inline_due, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->block, 0, memory_order_relaxed);
         atomic_store_explicit(&s->owner, 0, memory_order_relaxed);
         /* even again, and past every turn that a record was made in: one that
          * met the slot before its turn was stamped guessed turn + 1 */

@@ -49,6 +49,10 @@ struct in_flight {
     _Atomic uint64_t seq;
     /* What INLINE handlers were told, exactly; 0, 0: nothing yet. */
     _Atomic uintptr_t told_start, told_end;
+    /* Of free: the block it is about, else 0; for the holder alone. */
+    _Atomic uintptr_t block;
+    /* The last turn that released nothing after all: see release_void. */
+    _Atomic uint64_t voided;
     _Atomic uint32_t reason;
 } __attribute__((aligned(64)));
 
@@ -158,6 +162,18 @@ static inline bool in_flight_open(unsigned slot, uint64_t turn)
         return true;
     return now == turn - 1 &&
            atomic_load_explicit(&s->range, memory_order_acquire) != 0;
+}
+
+/*
+ * Of a turn that is not open any more: did it release nothing after all? A
+ * later one of this slot may have been voided since; then the answer is no,
+ * and somebody is told a false alarm.
+ */
+static inline bool in_flight_void(unsigned slot, uint64_t turn)
+{
+    /* relaxed: stored before T1, which T2 of in_flight_open() has seen */
+    return atomic_load_explicit(&lapse_in_flight.slot[slot].voided,
+                                memory_order_relaxed) == turn;
 }
 
 /* Is any release in flight for which this subscriber got no record? */

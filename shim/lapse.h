@@ -61,7 +61,8 @@ enum lapse_reason {
     LAPSE_REASON_MADVISE = 5,  /* DONTNEED, FREE, REMOVE, ... */
     LAPSE_REASON_UNLOAD = 6,   /* released by the loader: dlclose */
     LAPSE_REASON_FILE = 7,     /* hole punched in, or end cut off, a file */
-    LAPSE_REASON_FREE = 8,     /* free(), byte-exact; opt-in */
+    LAPSE_REASON_FREE = 8,     /* free() and its like, byte-exact; seen with
+                                  LAPSE_FREE=1 in the environment only */
     LAPSE_REASON_USER = 9,     /* lapse_publish() */
     LAPSE_REASON_OVERFLOW = 10 /* records were lost: everything may be gone */
 };
@@ -125,7 +126,9 @@ struct lapse_subscription {
  * sees the subscriber. The module that contains the callback is kept loaded
  * until unsubscribed.
  * Returns 0; -EINVAL (bad argument, callback missing or not wanted), -ENOTSUP
- * (FREE asked for and not enabled before start), -ENOSPC (64 subscriptions),
+ * (FREE asked for, and not seen here: LAPSE_FREE=1 was not in the environment
+ * at start, or no allocator could be patched; the rows "free" of
+ * lapse_coverage() say which), -ENOSPC (64 subscriptions),
  * -ENOMEM, -EAGAIN (no thread could be made for CALLBACK).
  * MT yes; AS no; allocates; CB yes; fork: usable in the child.
  */
@@ -280,7 +283,8 @@ enum lapse_path {
     LAPSE_PATH_TRUNCATE,
     LAPSE_PATH_OPEN,     /* open, openat, creat with O_TRUNC */
     LAPSE_PATH_PUBLISH,  /* lapse_publish */
-    LAPSE_PATH_FREE,     /* LAPSE_FREE=1: free and its like */
+    LAPSE_PATH_FREE,     /* LAPSE_FREE=1: free and its like; counted only in
+                            reporting mode, without callers */
     LAPSE_PATH_BACKSTOP, /* LAPSE_BACKSTOP=uffd: seen by the kernel alone */
     LAPSE_PATH_COUNT
 };

@@ -142,6 +142,10 @@ size_t poll_collect(struct subscriber *s, struct lapse_event *events,
             break;
         /* Before it is told: closed now means told after it closed. */
         open = in_flight_open(r->slot, r->turn) && !poll_test_no_redelivery;
+        if (!open && in_flight_void(r->slot, r->turn)) {
+            unlink_after(s, s->cursor);
+            continue;
+        }
         if (!(open && mode == COLLECT_DRAIN && r->told))
             to_event(r, open, &events[count++]);
         r->told = s->round;

@@ -8,29 +8,88 @@ _Atomic uint64_t lapse_live;
 struct subscribers lapse_subscribers;
 
 struct release_hull lapse_hull = {UINTPTR_MAX, 0};
+struct release_free lapse_free = {.hull = {UINTPTR_MAX, 0}};
+bool lapse_free_seen;
 
-void release_hull_widen(uintptr_t start, uintptr_t end)
+static void widen(struct release_hull *hull, uintptr_t start, uintptr_t end)
 {
-    uintptr_t low =
-        atomic_load_explicit(&lapse_hull.low, memory_order_relaxed);
-    uintptr_t high =
-        atomic_load_explicit(&lapse_hull.high, memory_order_relaxed);
+    uintptr_t low = atomic_load_explicit(&hull->low, memory_order_relaxed);
+    uintptr_t high = atomic_load_explicit(&hull->high, memory_order_relaxed);
 
     /* seq_cst: part of F2 */
     while (start < low && !atomic_compare_exchange_weak_explicit(
-                              &lapse_hull.low, &low, start,
-                              memory_order_seq_cst, memory_order_relaxed))
+                              &hull->low, &low, start, memory_order_seq_cst,
+                              memory_order_relaxed))
         ;
     while (end > high && !atomic_compare_exchange_weak_explicit(
-                             &lapse_hull.high, &high, end,
-                             memory_order_seq_cst, memory_order_relaxed))
+                             &hull->high, &high, end, memory_order_seq_cst,
+                             memory_order_relaxed))
         ;
+}
+
+static void empty(struct release_hull *hull)
+{
+    atomic_store_explicit(&hull->low, UINTPTR_MAX, memory_order_seq_cst);
+    atomic_store_explicit(&hull->high, 0, memory_order_seq_cst);
+}
+
+void release_hull_widen(uintptr_t start, uintptr_t end)
+{
+    widen(&lapse_hull, start, end);
+}
+
+static void mark_near(uintptr_t start, uintptr_t end)
+{
+    uintptr_t first = start >> RELEASE_GRANULE_SHIFT;
+    uintptr_t n = ((end - 1) >> RELEASE_GRANULE_SHIFT) - first + 1;
+
+    if (n > RELEASE_GRANULES)
+        n = RELEASE_GRANULES;
+    for (uintptr_t i = 0; i < n; i++) {
+        _Atomic uint8_t *mark =
+            &lapse_free.near[(first + i) % RELEASE_GRANULES];
+
+        /* relaxed: seen by who sees lapse_watch() return */
+        if (!atomic_load_explicit(mark, memory_order_relaxed))
+            atomic_store_explicit(mark, 1, memory_order_relaxed);
+    }
 }
 
 void release_hull_reset(void)
 {
-    atomic_store_explicit(&lapse_hull.low, UINTPTR_MAX, memory_order_seq_cst);
-    atomic_store_explicit(&lapse_hull.high, 0, memory_order_seq_cst);
+    empty(&lapse_hull);
+    if (atomic_load_explicit(&lapse_free.hull.high, memory_order_relaxed))
+        for (size_t i = 0; i < RELEASE_GRANULES; i++)
+            atomic_store_explicit(&lapse_free.near[i], 0,
+                                  memory_order_relaxed);
+    empty(&lapse_free.hull);
+    if (lapse_free_seen && lapse_reporting)
+        release_free_widen(LAPSE_MASK(LAPSE_REASON_FREE), 0, USER_END);
+}
+
+void release_free_widen(uint32_t reasons, uintptr_t start, uintptr_t end)
+{
+    if (!(reasons & LAPSE_MASK(LAPSE_REASON_FREE)))
+        return;
+    mark_near(start, end);
+    widen(&lapse_free.hull, start, end);
+}
+
+bool release_free_wanted(uintptr_t start, uintptr_t end)
+{
+    uint64_t live = atomic_load_explicit(&lapse_live, memory_order_seq_cst);
+    uintptr_t first = page_down(start), last = page_up(end);
+
+    for (; live; live &= live - 1) {
+        struct subscriber *s = &lapse_subscribers.one[__builtin_ctzll(live)];
+
+        if ((atomic_load_explicit(&s->reasons, memory_order_relaxed) &
+             LAPSE_MASK(LAPSE_REASON_FREE)) &&
+            (atomic_load_explicit(&s->all, memory_order_relaxed) ||
+             filter_query(&s->filter, first, last)))
+            return true;
+    }
+    return false;
 }
 
 static void overflow_one(struct subscriber *s)
@@ -207,7 +266,7 @@ static void end_inline(struct release *r, uint64_t due)
     struct lapse_event event = {
         .reason = atomic_load_explicit(&s->reason, memory_order_relaxed)};
 
-    if (!due || range == RANGE_NOTHING)
+    if (!due || (!end && range == RANGE_NOTHING))
         return; /* a watch marked the holder before us, a moment late */
     if (!end) { /* a watch met us: nothing was told yet */
         start = range_start(range);
@@ -218,6 +277,22 @@ static void end_inline(struct release *r, uint64_t due)
     event.seq = next_seq(&seq);
     for (; due; due &= due - 1)
         call_inline(r, &lapse_subscribers.one[__builtin_ctzll(due)], &event);
+}
+
+void release_void(struct release *r)
+{
+    struct in_flight *s = r->slot;
+
+    if (!s)
+        return; /* OVERFLOW was said */
+    /* relaxed: read by who saw T1 of this turn, which is yet to come */
+    atomic_store_explicit(
+        &s->voided, atomic_load_explicit(&s->turn, memory_order_relaxed),
+        memory_order_relaxed);
+    atomic_store_explicit(&s->inline_due, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->seq, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->told_start, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->told_end, 0, memory_order_relaxed);
 }
 
 static void inline_overflow(struct release *r)

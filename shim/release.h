@@ -26,6 +26,13 @@ void release_publish(struct release *r, uintptr_t start, uintptr_t end,
 /* The rare part of the end: something in the slot asks for it. */
 void release_end_marked(struct release *r);
 
+/*
+ * It released nothing after all, as seen when it is done: a realloc that
+ * stayed in place. Who polls from now on is not told; who was told while it
+ * was open heard a false alarm. Before release_end().
+ */
+void release_void(struct release *r);
+
 /* Tell these subscribers (a bit each) that everything may have lapsed. */
 void release_overflow(uint64_t subscribers);
 
@@ -61,6 +68,44 @@ static inline bool release_in_hull(uintptr_t start, uintptr_t end)
 void release_hull_widen(uintptr_t start, uintptr_t end);
 /* Under the registry's lock, nobody being subscribed. */
 void release_hull_reset(void);
+
+/*
+ * The same for who wants FREE, and which granules of memory are near anything
+ * that was watched since nobody subscribed last; by its number, in a table
+ * that knows 2^16 apart. Read at the entry of a patched free(), by assembly,
+ * in this order. Everything is near when frees are counted.
+ */
+#define RELEASE_GRANULE_SHIFT 16
+#define RELEASE_GRANULES (1u << 16)
+struct release_free {
+    struct release_hull hull;
+    _Atomic uint8_t near[RELEASE_GRANULES];
+};
+extern struct release_free lapse_free __attribute__((visibility("hidden")));
+
+static inline bool release_free_near(uintptr_t start, uintptr_t end)
+{
+    uintptr_t first = start >> RELEASE_GRANULE_SHIFT;
+    uintptr_t last = (end - 1) >> RELEASE_GRANULE_SHIFT;
+
+    /* acquire, as all loads of the assembly: with what lapse_watch wrote
+     * before it returned; the filter has the last word */
+    return end > atomic_load_explicit(&lapse_free.hull.low,
+                                      memory_order_acquire) &&
+           (last - first > 1 ||
+            atomic_load_explicit(&lapse_free.near[first % RELEASE_GRANULES],
+                                 memory_order_acquire) ||
+            atomic_load_explicit(&lapse_free.near[last % RELEASE_GRANULES],
+                                 memory_order_acquire));
+}
+
+/* FREE is seen in this process. Set by the constructor, before the first
+ * subscription; never cleared. */
+extern bool lapse_free_seen __attribute__((visibility("hidden")));
+/* A subscriber of these reasons watches this; under its lock. */
+void release_free_widen(uint32_t reasons, uintptr_t start, uintptr_t end);
+/* Does anybody want to be told that this block is freed? */
+bool release_free_wanted(uintptr_t start, uintptr_t end);
 
 /* Bit i: subscriber i is to be told. */
 extern _Atomic uint64_t lapse_live __attribute__((visibility("hidden")));

@@ -82,7 +82,7 @@ static int check_how(const struct lapse_subscription *how)
         (how->flags & ~(LAPSE_ALL | LAPSE_FORK_KEEP)) ||
         (how->delivery == LAPSE_POLL) != !how->callback)
         return -EINVAL;
-    if (how->reasons & LAPSE_MASK(LAPSE_REASON_FREE))
+    if ((how->reasons & LAPSE_MASK(LAPSE_REASON_FREE)) && !lapse_free_seen)
         return -ENOTSUP;
     if (how->reasons & ~(LAPSE_MASK_ALL | LAPSE_MASK(LAPSE_REASON_FREE)))
         return -EINVAL;
@@ -160,8 +160,10 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     }
     if (!atomic_load_explicit(&lapse_live, memory_order_seq_cst))
         release_hull_reset();
-    if (how->flags & LAPSE_ALL)
+    if (how->flags & LAPSE_ALL) {
         release_hull_widen(0, USER_END);
+        release_free_widen(how->reasons, 0, USER_END);
+    }
     fill(s, how, module);
     if (how->flags & LAPSE_ALL)
         watch_meet_in_flight(s, 0, USER_END);

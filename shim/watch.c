@@ -82,6 +82,9 @@ int lapse_watch(lapse_handle h, const void *addr, size_t len)
     err = range_of_user(addr, len, &start, &end) ? 0 : -EINVAL;
     if (!err) {
         release_hull_widen(start, end);
+        release_free_widen(
+            atomic_load_explicit(&s->reasons, memory_order_relaxed), start,
+            end);
         err = filter_watch(&s->filter, start, end);
     }
     if (!err)

@@ -294,6 +294,31 @@ static void measure_watched(char *unmapped, char *untouched)
     unsubscribe(handle);
 }
 
+/* With LAPSE_FREE=1. The block of malloc_loop() lies between watches. */
+static void measure_free(void)
+{
+    struct lapse_subscription how = {.size = sizeof(how),
+                                     .delivery = LAPSE_POLL,
+                                     .reasons =
+                                         LAPSE_MASK(LAPSE_REASON_FREE)};
+    char *block[5], *below, *above;
+    char *far = reserve((size_t)4 << 30);
+
+    for (int i = 0; i < 5; i++)
+        block[i] = malloc(100000);
+    below = block[0];
+    above = block[4];
+    free(block[2]); /* malloc_loop() takes of that */
+    measure("free", malloc_loop, loop_nothing);
+    *(void **)&watch = dlsym(RTLD_DEFAULT, "lapse_watch");
+    if (subscribe(&how, &handle) || watch(handle, below, PAGE) ||
+        watch(handle, above, PAGE))
+        die("FREE");
+    measure("free.2", malloc_loop, loop_nothing);
+    watch_every_other(far, 1000, 0);
+    measure("free.1000", malloc_loop, loop_nothing);
+}
+
 static int child(void)
 {
     char *p = reserve(64 * PAGE), *unmapped = p + 16 * PAGE, *untouched;
@@ -309,6 +334,10 @@ static int child(void)
     }
     *(void **)&subscribe = dlsym(RTLD_DEFAULT, "lapse_subscribe");
     measure_memory();
+    if (subscribe && getenv("LAPSE_FREE")) {
+        measure_free();
+        return fflush(stdout) ? 2 : 0;
+    }
     measure("malloc", malloc_loop, loop_nothing);
     measure_probe("munmap", "madvise", unmapped, untouched);
     measure_tib("tib");
@@ -336,7 +365,7 @@ static double *values(int preloaded, const char *key)
     return NULL;
 }
 
-static void run(int preloaded, int round, const char *lib)
+static void run(int preloaded, int with_free, int round, const char *lib)
 {
     char command[2 * PATH_MAX], self[PATH_MAX], key[32];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -346,7 +375,8 @@ static void run(int preloaded, int round, const char *lib)
     if (n < 0)
         die("readlink");
     self[n] = 0;
-    snprintf(command, sizeof(command), "exec env %s%s '%s' child",
+    snprintf(command, sizeof(command), "exec env %s%s%s '%s' child",
+             with_free ? "LAPSE_FREE=1 " : "",
              preloaded ? "LD_PRELOAD=" : "-u LD_PRELOAD", preloaded ? lib : "",
              self);
     f = popen(command, "r");
@@ -365,6 +395,9 @@ static const struct row {
     double target; /* for the difference; NAN: none */
 } rows[] = {
     {"malloc+free, no subscriber", "malloc", "malloc", NAN},
+    {"  LAPSE_FREE=1, no subscriber", "malloc", "free", 3},
+    {"  two watches in the same heap", "malloc", "free.2", 3},
+    {"  1000 watches elsewhere", "malloc", "free.1000", 3},
     {"munmap of nothing, no subscriber", "munmap", "munmap", 15},
     {"  one subscriber, no watch", "munmap", "munmap.0", 15},
     {"  1000 watches elsewhere", "munmap", "munmap.1000", 15},
@@ -440,8 +473,9 @@ static int compare(const char *lib)
     if (!realpath(lib, full))
         die(lib);
     for (int i = 0; i < ROUNDS; i++) {
-        run(i % 2, i, full);
-        run(!(i % 2), i, full);
+        run(i % 2, 0, i, full);
+        run(!(i % 2), 0, i, full);
+        run(1, 1, i, full);
     }
     printf("%-34s %8s %8s %8s %7s %7s %6s\n", "ns a call; median of runs",
            "bare", "preload", "differ", "25%", "75%", "target");

@@ -74,6 +74,24 @@ run api_file 60 "$build/tests/api_file"
 run api_fork 120 "$build/tests/api_fork" 300
 run api_locks 60 "$build/tests/api_locks" 2
 run api_signals 120 "$build/tests/api_signals"
+run free_off 60 "$build/tests/api_free" --off
+run free_glibc 60 env LAPSE_FREE=1 "$build/tests/api_free"
+run free_more_glibc 120 env LAPSE_FREE=1 "$build/tests/api_free_more"
+for a in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2 \
+    libtbbmalloc_proxy.so.2; do
+    path=$(ldconfig -p | sed -n "s|^\t$a .*=> ||p" | head -n 1)
+    if [ -n "$san" ]; then
+        skip "free_$a" "free is the sanitizer's"
+    elif [ -z "$path" ]; then
+        skip "free_$a" "it is not installed"
+    else
+        preload="$path $(realpath "$build/liblapse.so")"
+        run "free_$a" 60 env LAPSE_FREE=1 LD_PRELOAD="$preload" \
+            "$build/tests/api_free"
+        run "free_more_$a" 120 env LAPSE_FREE=1 LD_PRELOAD="$preload" \
+            "$build/tests/api_free_more"
+    fi
+done
 run api_storm 60 "$build/tests/api_storm" 3
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then

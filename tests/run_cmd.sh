@@ -51,6 +51,26 @@ until_true() {
     done
 }
 
+# What is freed is a row of its own, and no part of the total.
+frees() {
+    "$lapse" run --free --json --output "$tmp/free.json" -- \
+        python3 -c 'import ctypes
+c = ctypes.CDLL(None)
+c.malloc.restype = ctypes.c_void_p
+for i in range(5000): c.free(ctypes.c_void_p(c.malloc(100000)))'
+    is "--free: exit status" 0 $?
+    is "--free: frees are counted" yes "$(python3 - "$tmp/free.json" <<'PY'
+import json, sys
+r = json.load(open(sys.argv[1]))
+p = max(r["processes"], key=lambda p: [q["releases"] for q in p["paths"]
+                                       if q["path"] == "free"][0])
+f = [q for q in p["paths"] if q["path"] == "free"][0]
+print("yes" if f["releases"] >= 5000 and f["bytes"] >= 5e8 and
+      r["total"]["releases"] < 5000 else f)
+PY
+)"
+}
+
 usage() {
     is "--version" 0 "$(status "$lapse" --version)"
     is "--help" 0 "$(status "$lapse" --help)"
@@ -333,7 +353,7 @@ wrapper() {
         "$(cd / && "$tmp/link" --version)"
 }
 
-for part in usage not_runnable same environment signals blind report json \
+for part in usage frees not_runnable same environment signals blind report json \
     distrust wrapper; do
     $part
 done

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_ROWS 64
@@ -86,6 +87,24 @@ Test(coverage, set_changes_one_row)
                  LAPSE_UNCOVERED);
     cr_assert_not(coverage_none());
     cr_assert_not(coverage_complete());
+}
+
+Test(coverage, rows_can_be_added_while_there_is_room)
+{
+    int before = lapse_coverage(NULL, 0), n;
+    static char names[MAX_ROWS][8];
+
+    for (int i = 0; i < 5; i++) {
+        snprintf(names[i], sizeof(names[i]), "lib%d", i);
+        coverage_add("free", names[i], LAPSE_ENTRY, "");
+    }
+    cr_assert_eq(lapse_coverage(rows, MAX_ROWS), before + 5);
+    cr_assert_eq(rows[before].mechanism, LAPSE_ENTRY);
+    cr_assert_eq(find("free", "lib4"), before + 4);
+    for (int i = 0; i < MAX_ROWS; i++)
+        coverage_add("free", "one more", LAPSE_ENTRY, "");
+    n = lapse_coverage(rows, MAX_ROWS);
+    cr_assert(n > before + 5 && n < MAX_ROWS, "bounded: %d", n);
 }
 
 Test(coverage, is_complete_without_what_has_no_site)

@@ -49,6 +49,17 @@ Test(module, finds_no_data_no_ifunc_and_nothing_undefined)
     cr_assert_null(module_function(&module, "no_such_function", &size));
 }
 
+Test(module, finds_who_defines_a_function)
+{
+    struct module module[4];
+    size_t size;
+
+    cr_assert_eq(module_defining("gnu_get_libc_version", module, 4), 1);
+    cr_assert_str_eq(module[0].soname, "libc.so.6");
+    cr_assert_not_null(module_function(&module[0], "free", &size));
+    cr_assert_eq(module_defining("no_such_function", module, 4), 0);
+}
+
 Test(module, maps_text_to_its_place_in_the_file)
 {
     struct module module;

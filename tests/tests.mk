@@ -7,7 +7,7 @@
 # What hooks run through is not instrumented in the library, since it runs on
 # threads and stacks that a sanitizer does not know; in unit tests it is.
 UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
-HOOKNOUN := site window patch arch module coverage
+HOOKNOUN := site window patch arch module coverage relocate
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
             $(wildcard tests/example_*.c))
@@ -29,7 +29,8 @@ endif
 $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
     $(BUILD)/tests/test_%.o $(call objects,tests/fake_hooks shim/log \
     $(addprefix hooks/,site window patch arch_x86_64 module coverage \
-    patched namespace entry_x86_64)) $(ZYOBJ)
+    patched namespace entry_x86_64 relocate arch_x86_64_relocate \
+    detour_x86_64)) $(ZYOBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
