@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "hooks/arch.h"
+#include "hooks/caller_ranges.h"
 #include "hooks/coverage.h"
 #include "hooks/hook.h"
 #include "hooks/namespace.h"
@@ -25,6 +26,7 @@
 #define FOREIGN_RESYNC 16   /* bytes of broken code behind a foreign patch */
 #define FOREIGN_TEXTS 8
 #define LOADER_PATHS 3
+#define MARGIN 4096 /* around the functions that change files */
 #define FILE_ROWS (HOOK_OPEN - HOOK_FILES + 1)
 
 /* Whose sites are patched, and who is told what became of them. */
@@ -152,7 +154,7 @@ static bool has_one_site(struct place *place)
 }
 
 /* The function's bounds are known, its begin may be patched by somebody. */
-static bool check_function(struct place *place)
+static bool check_function(struct place *place, struct window_memo *memo)
 {
     uintptr_t target = 0;
     size_t skip = arch_foreign(place->code, place->size, &target);
@@ -160,8 +162,8 @@ static bool check_function(struct place *place)
     const char *why = NULL;
 
     for (size_t from = skip; from < limit && from < place->size; from++) {
-        why = window_check(place->code + from, place->size - from, true,
-                           place->site);
+        why = window_check_next(memo, place->code + from, place->size - from,
+                                place->site);
         if (!why)
             break;
     }
@@ -256,12 +258,13 @@ static struct place place_of(const struct hook *hook)
 static void cover_function(const struct hook *hook, struct target *target)
 {
     struct place place = place_of(hook);
+    struct window_memo memo = {.begin = NULL};
 
     place.code = module_function(target->module, place.name, &place.size);
     place.entry = place.code;
     if (place.code) {
         find_sites(&place, 1);
-        if (has_one_site(&place) && check_function(&place))
+        if (has_one_site(&place) && check_function(&place, &memo))
             patch_site(&place, target);
     } else if (!strcmp(place.path, "process_madvise")) {
         /* Newer than the oldest libc we meet; the others always were there. */
@@ -271,24 +274,48 @@ static void cover_function(const struct hook *hook, struct target *target)
     finish(target, &place);
 }
 
-/* One of several sites that count as one row; a bad one spoils it. */
-static void cover_file_site(struct place *row, const struct hook *hook,
-                            const uint8_t *enter, enum arch_kind kind,
-                            struct target *target)
+/* Whose sites they are; open() and one without a hook make openat()'s call. */
+static const char *const file_names[] = {
+    "open", "openat", "creat", "__open_nocancel", "fallocate", "truncate",
+    "ftruncate",
+};
+
+static bool find_function(struct place *place, const struct target *target)
 {
+    for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]); i++) {
+        place->code =
+            module_function(target->module, file_names[i], &place->size);
+        if (place->code && place->site >= place->code &&
+            place->site < place->code + place->size)
+            return true;
+    }
+    return false;
+}
+
+struct file_rows {
+    struct target *target;
+    struct window_memo memo;
+    struct place row[FILE_ROWS];
+};
+
+/* One of several sites that count as one row; a bad one spoils it. */
+static void cover_file_site(void *arg, const struct hook *hook,
+                            const uint8_t *enter, enum arch_kind kind)
+{
+    struct file_rows *rows = arg;
+    struct target *target = rows->target;
+    struct place *row = &rows->row[hook->path - LAPSE_PATH_FALLOCATE];
     struct place place = place_of(hook);
 
     row->found++;
     place.path = row->path;
     place.kind = kind;
     place.site = enter - ARCH_WINDOW;
-    place.code = module_function(target->module, hook->name, &place.size);
     if (kind == ARCH_STRANGE) {
         refuse(&place, "one of its sites is not of a known form");
-    } else if (place.code && place.site >= place.code &&
-               enter < place.code + place.size) {
+    } else if (find_function(&place, target)) {
         place.entry = place.code;
-        if (check_function(&place))
+        if (check_function(&place, &rows->memo))
             patch_site(&place, target);
     } else {
         place.code = target->module->text;
@@ -302,31 +329,95 @@ static void cover_file_site(struct place *row, const struct hook *hook,
     row->detail = place.detail;
 }
 
-static void cover_files(struct target *target)
+/*
+ * They lie together in libc, and looking through all of its text would be a
+ * good part of the start of a small program. sites_left() does, when asked.
+ */
+static struct text_range file_text(const struct module *libc)
 {
-    const uint8_t *text = target->module->text;
-    const uint8_t *end = text + target->module->text_size;
-    struct place rows[FILE_ROWS];
+    struct text_range r = {UINTPTR_MAX, 0};
+    uintptr_t text = (uintptr_t)libc->text, at;
+    size_t size;
 
-    for (int i = 0; i < FILE_ROWS; i++)
-        rows[i] = place_of(&lapse_hooks[HOOK_FILES + i]);
-    for (const uint8_t *at = text + ARCH_BEFORE; (at = next_enter(at, end));
-         at += ARCH_ENTER)
+    for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]); i++) {
+        at = (uintptr_t)module_function(libc, file_names[i], &size);
+        if (!at)
+            continue;
+        r.start = at < r.start ? at : r.start;
+        r.end = at + size > r.end ? at + size : r.end;
+    }
+    r.start = r.start - text > MARGIN ? r.start - MARGIN : text;
+    if (r.end - text + MARGIN > libc->text_size)
+        r.end = text + libc->text_size - MARGIN;
+    r.end += MARGIN;
+    return r;
+}
+
+/* Calls found for each site of a call that changes files. */
+typedef void found_site(void *arg, const struct hook *hook,
+                        const uint8_t *enter, enum arch_kind kind);
+
+static void find_file_sites(uintptr_t start, uintptr_t limit,
+                            found_site *found, void *arg)
+{
+    const uint8_t *at = (const uint8_t *)start + ARCH_BEFORE;
+    const uint8_t *end = (const uint8_t *)limit;
+
+    for (; (at = next_enter(at, end)); at += ARCH_ENTER)
         for (const struct hook *h = lapse_hooks + HOOK_FILES;
              h < lapse_hooks + HOOK_COUNT; h++) {
             enum arch_kind kind = arch_site_kind(at, h->nr);
 
             if (kind != ARCH_NONE && kind != ARCH_HARMLESS)
-                cover_file_site(&rows[h->path - LAPSE_PATH_FALLOCATE], h, at,
-                                kind, target);
+                found(arg, h, at, kind);
         }
-    for (struct place *row = rows; row < rows + FILE_ROWS; row++) {
+}
+
+static void cover_files(struct target *target)
+{
+    struct text_range r = file_text(target->module);
+    struct file_rows rows = {.target = target};
+
+    for (int i = 0; i < FILE_ROWS; i++)
+        rows.row[i] = place_of(&lapse_hooks[HOOK_FILES + i]);
+    find_file_sites(r.start, r.end, cover_file_site, &rows);
+    for (struct place *row = rows.row; row < rows.row + FILE_ROWS; row++) {
         row->code = module_function(target->module, row->name, &row->size);
         if (!row->found)
             refuse(row, row->code ? why_missing(row)
                                   : "libc defines no function of this name");
         finish(target, row);
     }
+}
+
+static struct text_range whole_libc;
+
+/* Those that were patched are no sites any more, but for what is before. */
+static void note_left(void *arg, const struct hook *hook,
+                      const uint8_t *enter, enum arch_kind kind)
+{
+    (void)kind;
+    if (!patched_is_site(enter - ARCH_WINDOW))
+        *(unsigned *)arg |= 1u << hook->path;
+}
+
+bool sites_left(const char *path)
+{
+    static unsigned known; /* a bit each; bit 31: looked */
+    /* relaxed: who does not see it looks again, and finds the same */
+    unsigned left = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+    if (!left) {
+        if (whole_libc.start)
+            find_file_sites(whole_libc.start, whole_libc.end, note_left,
+                            &left);
+        __atomic_store_n(&known, left | 1u << 31, __ATOMIC_RELAXED);
+    }
+    for (int i = HOOK_FILES; i <= HOOK_OPEN; i++)
+        if (left >> lapse_hooks[i].path & 1 &&
+            !strcmp(lapse_hooks[i].name, path))
+            return true;
+    return false;
 }
 
 static void cover_libc(struct target *target)
@@ -398,9 +489,11 @@ void sites_patch(void)
     struct target target = {&libc, &patcher, COVERAGE_LIBC, NULL, NULL};
 
     patcher_open(&patcher);
-    if (module_find(COVERAGE_LIBC, &libc))
+    if (module_find(COVERAGE_LIBC, &libc)) {
+        whole_libc.start = (uintptr_t)libc.text;
+        whole_libc.end = (uintptr_t)libc.text + libc.text_size;
         cover_libc(&target);
-    else
+    } else
         cover_no_libc(&target);
     cover_loader(&patcher);
     patched_seal();
