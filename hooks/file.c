@@ -297,6 +297,7 @@ long hook_creat(long a0, long a1, long a2, long a3, long a4, long a5,
 }
 
 /* The flags lie in memory of the caller, which may be no memory. */
+__attribute__((noinline))
 static long read_how(struct open_how *how, long from)
 {
     struct iovec local = {how, sizeof(*how)};

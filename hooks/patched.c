@@ -51,6 +51,17 @@ void patched_seal(void)
     __atomic_store_n(&sealed, added, __ATOMIC_RELEASE);
 }
 
+bool patched_is_site(const uint8_t *site)
+{
+    /* acquire A91: pairs with R91 in patched_seal() */
+    unsigned n = __atomic_load_n(&sealed, __ATOMIC_ACQUIRE);
+
+    for (unsigned i = 0; i < n; i++)
+        if (patched[i].site == site)
+            return true;
+    return false;
+}
+
 /* A sentence about somebody's code. Written once, kept for ever: callers of
  * lapse_coverage() hold on to it. */
 static struct note {

@@ -19,6 +19,9 @@ void patched_add(const char *path, const char *where, const uint8_t *site,
                  const uint8_t bytes[ARCH_WINDOW], const uint8_t *entry);
 void patched_seal(void);
 
+/* Was a site of ours here? */
+bool patched_is_site(const uint8_t *site);
+
 /*
  * Is this row's text as we left it? If not, says in what way: mechanism
  * becomes LAPSE_UNCOVERED if a site is ours no more; if only the function's

@@ -2,127 +2,22 @@
 /*
  * Finding the sites. Most calls have one in libc, in the function of that
  * name, which everything inside libc calls too; syscall() has one for all.
- * Those that change files have several, some in functions without a name, and
- * are looked for in all of libc's text. ld.so has its own, and no symbols.
+ * Those that change files have several (site_file.c). ld.so has its own, and
+ * no symbols.
  * What looks in any way unlike what we know is left as it is, and the
  * coverage table says so.
  */
 #include "hooks/site.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
-#include "hooks/arch.h"
 #include "hooks/coverage.h"
-#include "hooks/hook.h"
 #include "hooks/namespace.h"
 #include "hooks/patched.h"
-#include "hooks/window.h"
+#include "hooks/place.h"
 #include "shim/log.h"
 
-#define BEGIN_ALIGN 16      /* of functions */
-#define BEGIN_DISTANCE 512  /* from a function's begin to its site */
-#define FOREIGN_RESYNC 16   /* bytes of broken code behind a foreign patch */
-#define FOREIGN_TEXTS 8
 #define LOADER_PATHS 3
-#define FILE_ROWS (HOOK_OPEN - HOOK_FILES + 1)
-
-/* Whose sites are patched, and who is told what became of them. */
-struct target {
-    const struct module *module;
-    const struct patcher *patcher;
-    const char *where;        /* of the rows; NULL: of one more libc */
-    struct site_slots *slots; /* of that one */
-    const char *why;          /* and why it is not covered in full */
-};
-
-/* A site on its way to being patched. */
-struct place {
-    const char *path; /* of the row */
-    const char *name; /* of its function */
-    enum arch_kind kind;
-    int nr;
-    hook_body *body;
-    const uint8_t *code; /* where to look for it: its function, or all text */
-    size_t size;
-    const uint8_t *site;
-    const uint8_t *entry; /* where its function begins, if that is known */
-    unsigned found; /* sites like it in that code */
-    enum lapse_mechanism mechanism;
-    const char *detail; /* "", or with UNCOVERED why */
-};
-
-static void refuse(struct place *place, const char *why)
-{
-    place->mechanism = LAPSE_UNCOVERED;
-    place->detail = why;
-}
-
-static void append(char *text, size_t size, const char *more)
-{
-    size_t used = strlen(text);
-    size_t n = strnlen(more, size - 1 - used);
-
-    memcpy(text + used, more, n);
-    text[used + n] = 0;
-}
-
-/* "what BY whom", kept for ever: coverage rows point at it. */
-static const char *foreign_text(const char *what, uintptr_t target)
-{
-    static char texts[FOREIGN_TEXTS][128];
-    static unsigned used;
-    Dl_info info;
-    char *text;
-
-    if (used == FOREIGN_TEXTS)
-        return what;
-    text = texts[used++];
-    append(text, sizeof(texts[0]), what);
-    append(text, sizeof(texts[0]), " of ");
-    if (target && dladdr((void *)target, &info) && info.dli_fname)
-        append(text, sizeof(texts[0]), info.dli_fname);
-    else
-        append(text, sizeof(texts[0]), "unknown origin");
-    return text;
-}
-
-/* No site where there should be one: did somebody write over it? */
-static const char *why_missing(const struct place *place)
-{
-    uint8_t bytes[ARCH_SITE];
-    uintptr_t target = 0;
-
-    arch_site_bytes(bytes, place->kind, place->nr);
-    if (arch_foreign(place->code, place->size, &target))
-        return foreign_text("overwritten by a patch", target);
-    for (size_t i = 0; i + ARCH_SITE <= place->size; i++) {
-        const uint8_t *at = place->code + i;
-
-        if (!memcmp(at + ARCH_WINDOW, bytes + ARCH_WINDOW, ARCH_ENTER) &&
-            arch_foreign(at, place->size - i, &target))
-            return foreign_text("overwritten by a patch", target);
-    }
-    return "its site is not of a known form";
-}
-
-/* The next instruction that enters the kernel, or what looks like one: its
- * last byte is rare. NULL behind the last. */
-static const uint8_t *next_enter(const uint8_t *from, const uint8_t *end)
-{
-    uint8_t site[ARCH_SITE];
-    const uint8_t *enter = site + ARCH_WINDOW;
-
-    arch_site_bytes(site, ARCH_PLAIN, 0);
-    for (from += ARCH_ENTER - 1; from < end; from++) {
-        from = memchr(from, enter[ARCH_ENTER - 1], (size_t)(end - from));
-        if (!from)
-            return NULL;
-        if (!memcmp(from - (ARCH_ENTER - 1), enter, ARCH_ENTER))
-            return from - (ARCH_ENTER - 1);
-    }
-    return NULL;
-}
 
 /* Look through the code that the places have in common, once for all. */
 static void find_sites(struct place *places, size_t n)
@@ -145,188 +40,30 @@ static void find_sites(struct place *places, size_t n)
 static bool has_one_site(struct place *place)
 {
     if (!place->found)
-        refuse(place, why_missing(place));
+        place_refuse(place, place_missing(place));
     else if (place->found > 1)
-        refuse(place, "it has more than one site");
+        place_refuse(place, "it has more than one site");
     return place->found == 1;
-}
-
-/* The function's bounds are known, its begin may be patched by somebody. */
-static bool check_function(struct place *place)
-{
-    uintptr_t target = 0;
-    size_t skip = arch_foreign(place->code, place->size, &target);
-    size_t limit = skip ? skip + FOREIGN_RESYNC : 1;
-    const char *why = NULL;
-
-    for (size_t from = skip; from < limit && from < place->size; from++) {
-        why = window_check(place->code + from, place->size - from, true,
-                           place->site);
-        if (!why)
-            break;
-    }
-    if (why)
-        refuse(place, why);
-    else if (skip) {
-        place->mechanism = LAPSE_CHAINED;
-        place->detail = foreign_text("behind a patch", target);
-    }
-    return !why;
-}
-
-/* They are not: look for where it begins, backward from its site. */
-static bool check_text(struct place *place)
-{
-    const uint8_t *begin = (const uint8_t *)((uintptr_t)place->site &
-                                             -(uintptr_t)BEGIN_ALIGN);
-    const uint8_t *end = place->code + place->size;
-    const char *why = "its function's begin was not found";
-
-    for (; begin > place->code + BEGIN_ALIGN &&
-           place->site - begin < BEGIN_DISTANCE; begin -= BEGIN_ALIGN) {
-        size_t size = (size_t)(end - begin);
-
-        if (!arch_begins(begin))
-            continue;
-        why = window_check(begin, size < WINDOW_LIMIT ? size : WINDOW_LIMIT,
-                           false, place->site);
-        if (!why)
-            return true;
-    }
-    refuse(place, why);
-    return false;
-}
-
-static void note_patched(struct target *target, const struct place *place,
-                         int slot, const uint8_t fresh[ARCH_WINDOW])
-{
-    if (target->where)
-        patched_add(place->path, target->where, place->site, fresh,
-                    place->entry);
-    else if (target->slots->used < SITE_SLOTS)
-        target->slots->slot[target->slots->used++] = slot;
-}
-
-static void patch_site(struct place *place, struct target *target)
-{
-    uint8_t old[ARCH_SITE], fresh[ARCH_WINDOW];
-    uintptr_t site = (uintptr_t)place->site;
-    int slot = arch_slot_take(site, place->kind, place->body);
-    uintptr_t entry = slot < 0 ? 0 : near_entry(site, slot);
-    const char *why;
-
-    if (slot < 0) {
-        refuse(place, "this library has entries for fewer sites");
-        return;
-    }
-    arch_site_bytes(old, place->kind, place->nr);
-    arch_jump(fresh, site, entry);
-    why = entry ? patch_window(target->patcher, target->module,
-                               (uint8_t *)place->site, old, fresh)
-                : "no page near by can be made for the way to its hook";
-    if (!why) {
-        note_patched(target, place, slot, fresh);
-        return;
-    }
-    arch_slot_give(slot);
-    refuse(place, why);
-}
-
-static void finish(struct target *target, const struct place *place)
-{
-    if (target->where)
-        coverage_set(place->path, target->where, place->mechanism,
-                     place->detail);
-    else if (place->mechanism == LAPSE_UNCOVERED && !target->why)
-        target->why = place->detail;
-}
-
-static struct place place_of(const struct hook *hook)
-{
-    return (struct place){.path = hook ? hook->name : "syscall",
-                          .name = hook ? hook->name : "syscall",
-                          .kind = hook ? ARCH_PLAIN : ARCH_SYSCALL,
-                          .nr = hook ? hook->nr : 0,
-                          .body = hook ? hook->body : NULL,
-                          .mechanism = LAPSE_SITE,
-                          .detail = ""};
 }
 
 /* hook NULL: syscall(). */
 static void cover_function(const struct hook *hook, struct target *target)
 {
     struct place place = place_of(hook);
+    struct window_memo memo = {.begin = NULL};
 
     place.code = module_function(target->module, place.name, &place.size);
     place.entry = place.code;
     if (place.code) {
         find_sites(&place, 1);
-        if (has_one_site(&place) && check_function(&place))
-            patch_site(&place, target);
+        if (has_one_site(&place) && place_check_function(&place, &memo))
+            place_patch(&place, target);
     } else if (!strcmp(place.path, "process_madvise")) {
         /* Newer than the oldest libc we meet; the others always were there. */
         place.mechanism = LAPSE_ABSENT;
     } else
-        refuse(&place, "libc defines no function of this name");
-    finish(target, &place);
-}
-
-/* One of several sites that count as one row; a bad one spoils it. */
-static void cover_file_site(struct place *row, const struct hook *hook,
-                            const uint8_t *enter, enum arch_kind kind,
-                            struct target *target)
-{
-    struct place place = place_of(hook);
-
-    row->found++;
-    place.path = row->path;
-    place.kind = kind;
-    place.site = enter - ARCH_WINDOW;
-    place.code = module_function(target->module, hook->name, &place.size);
-    if (kind == ARCH_STRANGE) {
-        refuse(&place, "one of its sites is not of a known form");
-    } else if (place.code && place.site >= place.code &&
-               enter < place.code + place.size) {
-        place.entry = place.code;
-        if (check_function(&place))
-            patch_site(&place, target);
-    } else {
-        place.code = target->module->text;
-        place.size = target->module->text_size;
-        if (check_text(&place))
-            patch_site(&place, target);
-    }
-    if (row->mechanism == LAPSE_UNCOVERED || place.mechanism == LAPSE_SITE)
-        return;
-    row->mechanism = place.mechanism;
-    row->detail = place.detail;
-}
-
-static void cover_files(struct target *target)
-{
-    const uint8_t *text = target->module->text;
-    const uint8_t *end = text + target->module->text_size;
-    struct place rows[FILE_ROWS];
-
-    for (int i = 0; i < FILE_ROWS; i++)
-        rows[i] = place_of(&lapse_hooks[HOOK_FILES + i]);
-    for (const uint8_t *at = text + ARCH_BEFORE; (at = next_enter(at, end));
-         at += ARCH_ENTER)
-        for (const struct hook *h = lapse_hooks + HOOK_FILES;
-             h < lapse_hooks + HOOK_COUNT; h++) {
-            enum arch_kind kind = arch_site_kind(at, h->nr);
-
-            if (kind != ARCH_NONE && kind != ARCH_HARMLESS)
-                cover_file_site(&rows[h->path - LAPSE_PATH_FALLOCATE], h, at,
-                                kind, target);
-        }
-    for (struct place *row = rows; row < rows + FILE_ROWS; row++) {
-        row->code = module_function(target->module, row->name, &row->size);
-        if (!row->found)
-            refuse(row, row->code ? why_missing(row)
-                                  : "libc defines no function of this name");
-        finish(target, row);
-    }
+        place_refuse(&place, "libc defines no function of this name");
+    place_finish(&place, target);
 }
 
 static void cover_libc(struct target *target)
@@ -343,8 +80,8 @@ static void cover_no_libc(struct target *target)
         bool any = i == HOOK_FILES + FILE_ROWS;
         struct place place = place_of(any ? NULL : &lapse_hooks[i]);
 
-        refuse(&place, "no libc.so.6 is loaded: static, or not glibc");
-        finish(target, &place);
+        place_refuse(&place, "no libc.so.6 is loaded: static, or not glibc");
+        place_finish(&place, target);
     }
 }
 
@@ -366,10 +103,10 @@ static void cover_loader(const struct patcher *patcher)
         find_sites(places, LOADER_PATHS);
     for (struct place *p = places; p < places + LOADER_PATHS; p++) {
         if (!found)
-            refuse(p, "no " COVERAGE_LOADER " is loaded");
-        else if (has_one_site(p) && check_text(p))
-            patch_site(p, &target);
-        finish(&target, p);
+            place_refuse(p, "no " COVERAGE_LOADER " is loaded");
+        else if (has_one_site(p) && place_check_text(p))
+            place_patch(p, &target);
+        place_finish(p, &target);
     }
     namespaces_start(found ? &loader : NULL, patcher);
 }

@@ -6,6 +6,8 @@
 #ifndef LAPSE_SITE_H
 #define LAPSE_SITE_H
 
+#include <stdbool.h>
+
 #include "hooks/module.h"
 #include "hooks/patch.h"
 
@@ -15,6 +17,13 @@
  * patched is left as it was and its row of the coverage table says why.
  */
 void sites_patch(void);
+
+/*
+ * Are there sites of this path in libc that were not looked for at the start,
+ * because they lie elsewhere? The first call looks through all of libc's text.
+ * AS-safe.
+ */
+bool sites_left(const char *path);
 
 /* The slots that a libc takes. */
 #define SITE_SLOTS 32

@@ -112,6 +112,7 @@ __attribute__((destructor)) static void stop(void)
     if (!gnu_get_libc_version)
         return;
     report_modules();
-    note_changes();
+    if (lapse_reporting)
+        note_changes();
     report_refresh();
 }

@@ -63,3 +63,54 @@ const char *window_check(const uint8_t *begin, size_t size, bool whole,
         return "flags may be in use behind the site";
     return NULL;
 }
+
+/* False: it cannot be decoded, or has too many branches to remember. */
+static bool remember(struct window_memo *memo, const uint8_t *begin,
+                     size_t size)
+{
+    struct arch_insn insn;
+
+    *memo = (struct window_memo){.begin = NULL};
+    if (size > WINDOW_LIMIT)
+        return false;
+    for (size_t at = 0; at < size; at += insn.size) {
+        if (!arch_decode(begin + at, size - at, &insn))
+            return false;
+        memo->starts[at / 64] |= (uint64_t)1 << at % 64;
+        if (insn.target && memo->used == WINDOW_TARGETS)
+            return false;
+        if (insn.target)
+            memo->targets[memo->used++] = insn.target;
+    }
+    memo->begin = begin;
+    memo->size = size;
+    return true;
+}
+
+static bool starts(const struct window_memo *memo, const uint8_t *at)
+{
+    size_t offset = (size_t)(at - memo->begin);
+
+    return memo->starts[offset / 64] >> offset % 64 & 1;
+}
+
+const char *window_check_next(struct window_memo *memo, const uint8_t *begin,
+                              size_t size, const uint8_t *site)
+{
+    if ((memo->begin != begin || memo->size != size) &&
+        !remember(memo, begin, size))
+        return window_check(begin, size, true, site);
+    if (site < begin || site + ARCH_SITE >= begin + size)
+        return "its site is outside of its function";
+    for (unsigned i = 0; i < memo->used; i++)
+        if (targets_window(memo->targets[i], site))
+            return "its function jumps into the site";
+    /* Nothing begins in between: the two are of the lengths expected. */
+    for (const uint8_t *at = site; at <= site + ARCH_SITE; at++)
+        if (starts(memo, at) != (at == site || at == site + ARCH_WINDOW ||
+                                 at == site + ARCH_SITE))
+            return "its instructions do not begin where the site does";
+    if (!flags_dead(site + ARCH_SITE, begin + size))
+        return "flags may be in use behind the site";
+    return NULL;
+}

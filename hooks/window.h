@@ -11,6 +11,16 @@
 
 #define WINDOW_LIMIT 4096 /* bytes of a function that are looked at */
 
+/* What decoding a whole function told, for its next site. Begins as {0}. */
+#define WINDOW_TARGETS 64
+struct window_memo {
+    const uint8_t *begin;
+    size_t size;
+    uint64_t starts[WINDOW_LIMIT / 64]; /* bytes that begin an instruction */
+    uintptr_t targets[WINDOW_TARGETS];
+    unsigned used; /* of them */
+};
+
 /*
  * Decode the function that begins at begin. size is that of the function if
  * it is known (whole), else of what may be looked at; the function's end is
@@ -21,5 +31,9 @@
  */
 const char *window_check(const uint8_t *begin, size_t size, bool whole,
                          const uint8_t *site);
+
+/* The same of a whole function, decoded once for all of its sites. */
+const char *window_check_next(struct window_memo *memo, const uint8_t *begin,
+                              size_t size, const uint8_t *site);
 
 #endif

@@ -266,6 +266,19 @@ Test(site, patches_behind_a_patch_that_leaves_the_site)
     cr_expect(coverage_complete());
 }
 
+Test(site, says_that_libc_has_a_site_elsewhere)
+{
+    static const uint8_t call[] = {0xb8, 0x4c, 0, 0, 0, 0x0f, 0x05};
+
+    write_text(libc_function("fmtmsg") + 32, call, sizeof(call));
+    sites_patch();
+    cr_expect_eq(row("truncate", COVERAGE_LIBC).mechanism, LAPSE_UNCOVERED);
+    cr_expect(strstr(row("truncate", COVERAGE_LIBC).detail,
+                     "none was looked for"));
+    cr_expect_eq(row("ftruncate", COVERAGE_LIBC).mechanism, LAPSE_SITE);
+    cr_expect_eq(row("open", COVERAGE_LIBC).mechanism, LAPSE_SITE);
+}
+
 Test(site, is_patched_once)
 {
     sites_patch();

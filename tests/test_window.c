@@ -130,3 +130,26 @@ Test(window, takes_every_site_of_this_libc)
         expect(name, window_check(code, size, true, site), NULL);
     }
 }
+
+Test(window, remembers_a_function_for_its_next_site)
+{
+    static const uint8_t code[] = {
+        0x31, 0xc0, MOV, SYSCALL, 0x85, 0xc0, 0x75, 0x08, /* jne to the next */
+        MOV, SYSCALL, RET, MOV, SYSCALL, 0x85, 0xc0, 0x75, 0xf7, RET};
+    struct window_memo memo = {0};
+
+    for (int i = 0; i < 2; i++) {
+        expect("first", window_check_next(&memo, code, sizeof(code), code + 2),
+               NULL);
+        expect("second", window_check_next(&memo, code, sizeof(code),
+                                           code + 13), NULL);
+        cr_expect_eq(memo.begin, code);
+        expect("jumped into", window_check_next(&memo, code, sizeof(code),
+                                                code + 21),
+               "its function jumps into the site");
+        expect("odd", window_check_next(&memo, code, sizeof(code), code + 3),
+               "its instructions do not begin");
+        expect("outside", window_check_next(&memo, code, 10, code + 13),
+               "its site is outside");
+    }
+}
