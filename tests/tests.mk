@@ -2,15 +2,19 @@
 # make check: everything that can say no; make bench: figures.
 # Criterion programs: of a noun of shim/ (linked with its objects, no hooks),
 # of a noun of hooks/ (linked with hooks that only count). api_*.c are clients
-# of lapse.h, example_*.c too; victims/ know nothing of it.
+# of lapse.h, example_*.c too; victims/ know nothing of it; case_*.c reproduce
+# what others met, see cases.sh.
 
 # What hooks run through is not instrumented in the library, since it runs on
 # threads and stacks that a sanitizer does not know; in unit tests it is.
 UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
 HOOKNOUN := site window patch arch module coverage
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+LINKED   := a e1 f1
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
-            $(wildcard tests/example_*.c))
+            $(wildcard tests/example_*.c)) $(LINKED:%=$(BUILD)/tests/case_%)
+CASES    := $(filter-out $(API) %/case_uring,$(patsubst \
+            tests/%.c,$(BUILD)/tests/%,$(wildcard tests/case_*.c)))
 VICTIM   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/*.c))
 VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
             $(filter-out lib_%,$(VICTIM)) \
@@ -42,6 +46,13 @@ $(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse \
 	    -Wl,-rpath,'$$ORIGIN/..' -ldl
+
+# Not linked with the library: without it preloaded they are the controls.
+$(CASES): $(BUILD)/tests/%: tests/%.c tests/case_uring.c .deps/ready
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(PLAIN) -Wl,-z,dynamic-undefined-weak -o $@ \
+	    $(filter %.c,$^) -ldl
 
 $(BUILD)/seen/%.o: %.c .deps/ready
 	@mkdir -p $(@D)
@@ -82,7 +93,7 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
 	$(Q)$(CC) -pthread -o $@ $< -ldl
 
-check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB)
+check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 bench: all $(BENCHES)

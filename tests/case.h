@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the case_* programs share: each reproduces one fault that others had
+ * with hooks on the release of memory, and says what must hold here.
+ * Those that run with the library preloaded are not linked with it, so that
+ * the same program without it is the control: run with --expect-fault, every
+ * must() has to fail, or the program shows nothing. tests/cases.sh does both.
+ */
+#ifndef CASE_H
+#define CASE_H
+
+#pragma weak lapse_subscribe
+#pragma weak lapse_unsubscribe
+#pragma weak lapse_watch
+#pragma weak lapse_unwatch
+#pragma weak lapse_poll
+#pragma weak lapse_sync
+#pragma weak lapse_coverage
+
+#include "api.h"
+
+#define HANG 10 /* seconds: what takes longer hangs */
+
+static bool expect_fault;
+
+static inline bool with_library(void)
+{
+    return lapse_subscribe != NULL;
+}
+
+/* What the case asks for; in the control it has to fail. */
+#define must(good, ...) check((good) != expect_fault, __VA_ARGS__)
+
+/* What can only be asked where the library is. */
+#define told(good, ...) \
+    do { \
+        if (with_library()) \
+            check(good, __VA_ARGS__); \
+    } while (0)
+
+/* Returns the arguments that are left: argv[1] is the first of them. */
+__attribute__((unused))
+static char **case_begin(char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    alarm(HANG);
+    if (argv[1] && !strcmp(argv[1], "--expect-fault")) {
+        expect_fault = true;
+        argv++;
+    }
+    return argv;
+}
+
+/* For those that run with the library preloaded, and without as control. */
+__attribute__((unused))
+static char **case_begin_preloaded(char **argv)
+{
+    argv = case_begin(argv);
+    if (with_library() == expect_fault) {
+        fprintf(stderr, "the library is %spreloaded\n",
+                expect_fault ? "" : "not ");
+        _exit(2);
+    }
+    return argv;
+}
+
+/* Of all rows of lapse_coverage() for a path: is any said to be not seen? */
+__attribute__((unused))
+static bool said_uncovered(const char *path)
+{
+    struct lapse_coverage rows[64];
+    int n = with_library() ? lapse_coverage(rows, 64) : 0;
+
+    for (int i = 0; i < n && i < 64; i++)
+        if (!strcmp(rows[i].path, path) &&
+            rows[i].mechanism == LAPSE_UNCOVERED) {
+            printf("        %s in %s: %s\n", path, rows[i].where,
+                   rows[i].detail);
+            return true;
+        }
+    return false;
+}
+
+#endif
