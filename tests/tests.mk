@@ -13,7 +13,8 @@ CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a e1 f1
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
             $(wildcard tests/example_*.c)) $(LINKED:%=$(BUILD)/tests/case_%)
-CASES    := $(filter-out $(API) %/case_uring,$(patsubst \
+CASEPART := tests/case_uring.c tests/case_foreign.c
+CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \
             tests/%.c,$(BUILD)/tests/%,$(wildcard tests/case_*.c)))
 VICTIM   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/*.c))
 VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
@@ -48,7 +49,7 @@ $(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	    -Wl,-rpath,'$$ORIGIN/..' -ldl
 
 # Not linked with the library: without it preloaded they are the controls.
-$(CASES): $(BUILD)/tests/%: tests/%.c tests/case_uring.c .deps/ready
+$(CASES): $(BUILD)/tests/%: tests/%.c $(CASEPART) .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(PLAIN) -Wl,-z,dynamic-undefined-weak -o $@ \
