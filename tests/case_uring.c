@@ -11,9 +11,10 @@
 #define LOG_MAX 65536
 #define TRIES 100
 
+/* Read by callbacks: a mixture of old and new marks too much at worst. */
 static struct entry {
-    char *addr;
-    size_t len;
+    char *_Atomic addr;
+    atomic_size_t len;
     atomic_bool dead;
 } entries[ENTRIES];
 static unsigned next_victim;
@@ -21,6 +22,7 @@ unsigned long cache_hits, cache_misses;
 
 static lapse_handle sub;
 static uint32_t how_told;
+static bool at_once;
 static struct lapse_event told_log[LOG_MAX];
 static atomic_uint told_count, told_from;
 
@@ -33,6 +35,25 @@ static struct {
 static int file;
 static char *written; /* the file, mapped */
 
+static void skip(const char *what)
+{
+    printf("skipped: %s: %s\n", what, strerror(errno));
+    fflush(stdout);
+    _exit(77);
+}
+
+/* A length of 0 takes it out. */
+static void set_buffer(int slot, void *addr, size_t len)
+{
+    struct iovec v = {len ? addr : NULL, len};
+    struct io_uring_rsrc_update2 update = {
+        .offset = (unsigned)slot, .data = (uintptr_t)&v, .nr = 1};
+
+    if (syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS_UPDATE,
+                &update, sizeof update) != 1)
+        skip("registering a fixed buffer (RLIMIT_MEMLOCK?)");
+}
+
 /* Nothing is locked or allocated here: it may run on any thread. */
 static void on_event(const struct lapse_event *e, void *arg)
 {
@@ -43,7 +64,8 @@ static void on_event(const struct lapse_event *e, void *arg)
         told_log[i] = *e;
     for (struct entry *n = entries; n < entries + ENTRIES; n++)
         if (n->len && event_overlaps(e, n->addr, n->len))
-            atomic_store(&n->dead, true);
+            if (!atomic_exchange(&n->dead, true) && at_once)
+                set_buffer((int)(n - entries), NULL, 0);
 }
 
 static void drain(void)
@@ -65,13 +87,6 @@ static void drain(void)
         for (int i = 0; i < n; i++)
             on_event(&events[i], NULL);
     } while (n == BATCH);
-}
-
-static void skip(const char *what)
-{
-    printf("skipped: %s: %s\n", what, strerror(errno));
-    fflush(stdout);
-    _exit(77);
 }
 
 static void open_ring(void)
@@ -106,18 +121,6 @@ static void open_ring(void)
     if (syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS2,
                 &table, sizeof table))
         skip("a table of fixed buffers");
-}
-
-/* A length of 0 takes it out. */
-static void set_buffer(int slot, void *addr, size_t len)
-{
-    struct iovec v = {len ? addr : NULL, len};
-    struct io_uring_rsrc_update2 update = {
-        .offset = (unsigned)slot, .data = (uintptr_t)&v, .nr = 1};
-
-    if (syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS_UPDATE,
-                &update, sizeof update) != 1)
-        skip("registering a fixed buffer (RLIMIT_MEMLOCK?)");
 }
 
 static void write_fixed(int slot, void *addr, size_t len)
@@ -251,6 +254,11 @@ bool cache_covered(const void *p, size_t len)
             all = false;
         }
     return all;
+}
+
+void cache_unpin_at_once(bool yes)
+{
+    at_once = yes;
 }
 
 void cache_start(uint32_t delivery)

@@ -8,6 +8,7 @@
 #ifndef CASE_URING_H
 #define CASE_URING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,9 @@
 /* Delivery is LAPSE_POLL or LAPSE_CALLBACK; exits with 77 without io_uring. */
 void cache_start(uint32_t delivery);
 void cache_stop(void);
+
+/* Callbacks take the buffer out themselves, rather than the next lookup. */
+void cache_unpin_at_once(bool yes);
 
 /* Drains, then the fixed buffer of that range, registered anew if dead. */
 int cache_lookup(void *p, size_t len);

@@ -45,14 +45,16 @@ $(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%),$(CRITERION)): \
 
 $(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse \
-	    -Wl,-rpath,'$$ORIGIN/..' -ldl
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) -L$(BUILD) \
+	    -llapse -Wl,-rpath,'$$ORIGIN/..' -ldl
+$(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
 
 # Not linked with the library: without it preloaded they are the controls.
 $(CASES): $(BUILD)/tests/%: tests/%.c $(CASEPART) .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(PLAIN) -Wl,-z,dynamic-undefined-weak -o $@ \
+	$(Q)$(CC) $(PLAIN) -DCASE_PRELOADED -o $@ \
+	    -Wl,-z,dynamic-undefined-weak \
 	    $(filter %.c,$^) -ldl
 
 $(BUILD)/seen/%.o: %.c .deps/ready
