@@ -36,7 +36,20 @@ static inline bool with_library(void)
 }
 
 /* What the case asks for; in the control it has to fail. */
-#define must(good, ...) check((good) != expect_fault, __VA_ARGS__)
+__attribute__((format(printf, 2, 3), unused))
+static void must(bool good, const char *format, ...)
+{
+    char text[256];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (expect_fault)
+        check(!good, "as it must, it fails: %s", text);
+    else
+        check(good, "%s", text);
+}
 
 /* What can only be asked where the library is. */
 #define told(good, ...) \

@@ -2,6 +2,7 @@
 #include "case_uring.h"
 
 #include <linux/io_uring.h>
+#include <sched.h>
 #include <sys/syscall.h>
 
 #include "case.h"
@@ -9,7 +10,7 @@
 #define ENTRIES 64
 #define BATCH 16
 #define LOG_MAX 65536
-#define TRIES 100
+#define TRIES 100000
 
 /* Read by callbacks: a mixture of old and new marks too much at worst. */
 static struct entry {
@@ -169,6 +170,10 @@ static struct entry *take_entry(void)
     return n;
 }
 
+/*
+ * As long as another thread is still in a release of these addresses, what is
+ * registered counts as lapsed: that thread may wait for a processor.
+ */
 static void pin(struct entry *n, char *p, size_t len)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -182,6 +187,7 @@ static void pin(struct entry *n, char *p, size_t len)
         if (!atomic_load(&n->dead))
             return;
         drop(n);
+        sched_yield();
     }
     need(false, "a registration that lapses each time it is made");
 }

@@ -58,10 +58,7 @@ for t in tests/test_*.c; do
 done
 run example 20 "$build/tests/example_protocol"
 run api_cases 60 "$build/tests/api_cases"
-run api_parts 120 "$build/tests/api_parts" ${san:+20000}
-run api_fork 120 "$build/tests/api_fork" 300
-run api_locks 60 "$build/tests/api_locks" 2
-run api_signals 120 "$build/tests/api_signals"
+run api_fork 120 "$build/tests/api_fork"
 run api_storm 60 "$build/tests/api_storm" 3
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then
@@ -77,6 +74,7 @@ run stale_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
 run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000
+. tests/cases.sh
 if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh

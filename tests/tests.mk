@@ -10,7 +10,7 @@
 UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
 HOOKNOUN := site window patch arch module coverage
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-LINKED   := a e1 f1
+LINKED   := a e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
             $(wildcard tests/example_*.c)) $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
@@ -19,7 +19,7 @@ CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubs
 VICTIM   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/*.c))
 VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
             $(filter-out lib_%,$(VICTIM)) \
-            $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc))
+            $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc lib_first))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
 PLAIN    := -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -pthread -MMD -MP -iquote . -iquote shim
@@ -85,9 +85,11 @@ $(BUILD)/tests/victims/lib_%.so: tests/victims/lib_%.c .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl
-$(BUILD)/tests/victims/lib_malloc.so: tests/victims/allocating_malloc.c
+$(BUILD)/tests/victims/lib_malloc.so $(BUILD)/tests/victims/lib_first.so: \
+    tests/victims/allocating_malloc.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl
+	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl \
+	    $(if $(findstring first,$@),-DFIRST_ONLY=1)
 $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
     $(BUILD)/tests/victims/lib_early.so
 	$(call say,CC,$<)
