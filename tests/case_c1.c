@@ -15,8 +15,8 @@
 #define BLOCK 60000ul
 #define BLOCKS 64
 
-static char *held;    /* the block, while the row has it */
-static char *area;    /* its whole pages that are registered */
+static char *held; /* the block, while the row has it */
+static char *area; /* its whole pages that are registered */
 static size_t area_len;
 static char *block[BLOCKS];
 static void *library;

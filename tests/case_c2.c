@@ -91,8 +91,8 @@ static struct span detach_without_descriptors(char *p)
 
 static char *prepare(bool segment)
 {
-    char *p = segment ? shmat(whole, NULL, 0)
-                      : mmap(NULL, 4 * LEN, RW, ANON, -1, 0);
+    char *p =
+        segment ? shmat(whole, NULL, 0) : mmap(NULL, 4 * LEN, RW, ANON, -1, 0);
 
     need(p != (char *)-1, "memory");
     if (!segment)

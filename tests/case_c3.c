@@ -74,7 +74,8 @@ static void test_plugin(void *plugin, const char *kind, const char *path)
     else
         must(bad[0] + bad[1] + bad[2] == 0,
              "C3 %s: rounds with old data: plugin's block %u, given to it %u, "
-             "taken from it %u, of %d", kind, bad[0], bad[1], bad[2], ROUNDS);
+             "taken from it %u, of %d",
+             kind, bad[0], bad[1], bad[2], ROUNDS);
 }
 
 int main(int argc, char **argv)

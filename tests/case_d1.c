@@ -59,8 +59,10 @@ static void rounds(unsigned n, const char *what)
         bad += cache_stale(p, LEN) != 0;
         munmap(p, LEN);
     }
-    must(bad == 0, "D1 %s: %u of %u rounds wrote old data; %u at another "
-         "address", what, bad, n, elsewhere);
+    must(bad == 0,
+         "D1 %s: %u of %u rounds wrote old data; %u at another "
+         "address",
+         what, bad, n, elsewhere);
 }
 
 int main(int argc, char **argv)

@@ -89,11 +89,13 @@ static void test_bounds(long n)
     releases(100);
     before = resident();
     releases(n);
-    must(pinned() <= BLOCKS / 2 * MIB, "F1: %zu MiB pinned after half of it "
-         "was given back", pinned() / MIB);
+    must(pinned() <= BLOCKS / 2 * MIB,
+         "F1: %zu MiB pinned after half of it "
+         "was given back",
+         pinned() / MIB);
     after = resident();
-    check(after < before + BOUND, "F1: %ld releases, memory grew by %ld KiB",
-          n, ((long)after - (long)before) / 1024);
+    check(after < before + BOUND, "F1: %ld releases, memory grew by %ld KiB", n,
+          ((long)after - (long)before) / 1024);
     lapse_stats(&st);
     check(st.watch_bytes < BOUND && st.pool_high <= st.pool_size,
           "F1: watches take %lu KiB, records %lu of %lu",
@@ -110,8 +112,10 @@ static void test_bounds(long n)
     for (int i = BLOCKS / 2; i < BLOCKS; i++)
         munmap(block[i], MIB);
     ms = wait_pinned(0);
-    must(pinned() == 0 && ms < PROMPT_MS, "F1: asleep in poll(): %zu MiB "
-         "pinned after %lu ms", pinned() / MIB, ms);
+    must(pinned() == 0 && ms < PROMPT_MS,
+         "F1: asleep in poll(): %zu MiB "
+         "pinned after %lu ms",
+         pinned() / MIB, ms);
 }
 
 int main(int argc, char **argv)

@@ -47,7 +47,7 @@ bool prologue_is_there(const struct prologue *p)
     return memcmp(p->at, p->written, PROLOGUE) == 0;
 }
 
-static const ElfW(Dyn) *dynamic(ElfW(Sxword) tag)
+static const ElfW(Dyn) * dynamic(ElfW(Sxword) tag)
 {
     for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
         if (d->d_tag == tag)
@@ -60,13 +60,13 @@ static uintptr_t base_of_program(void)
     return _r_debug.r_map->l_addr;
 }
 
-static bool replace_in(ElfW(Sxword) table, ElfW(Sxword) size,
-                       const char *name, void *hook, void **was)
+static bool replace_in(ElfW(Sxword) table, ElfW(Sxword) size, const char *name,
+                       void *hook, void **was)
 {
     const ElfW(Dyn) *t = dynamic(table), *n = dynamic(size);
     const ElfW(Sym) *symbols = (void *)dynamic(DT_SYMTAB)->d_un.d_ptr;
     const char *names = (void *)dynamic(DT_STRTAB)->d_un.d_ptr;
-    const ElfW(Rela) *r;
+    const ElfW(Rela) * r;
     bool found = false;
 
     if (!t || !n)

@@ -25,10 +25,13 @@ limited() {
 }
 
 if [ -n "$control" ]; then
-    limited "$tmp/out" env LD_PRELOAD="$victims/lib_naive.so:$victims/lib_malloc.so" \
-        ls / && { echo "FAILED  G1: the naive wrapper survived"; exit 1; }
+    naive=$victims/lib_naive.so
+    limited "$tmp/out" env LD_PRELOAD="$naive:$victims/lib_malloc.so" ls / && {
+        echo "FAILED  G1: the naive wrapper survived"
+        exit 1
+    }
     echo "ok      G1: a wrapper that resolves when first called: status $?"
-    limited "$tmp/out" env LD_PRELOAD="$victims/lib_naive.so" ls / ||
+    limited "$tmp/out" env LD_PRELOAD="$naive" ls / ||
         { echo "FAILED  G1: the naive wrapper does not work alone"; exit 1; }
     exit 0
 fi

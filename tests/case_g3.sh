@@ -19,7 +19,8 @@ if [ -n "$control" ]; then
     cp "$tests/victims/lib_tls.so" "$tmp/another.so"
     out=$("$tests/victims/tls_poor" "$tmp/another.so" 0)
     case $out in
-        *"static TLS block"*) echo "ok      G3: another one: $out" | head -n 1 ;;
+        *"static TLS block"*)
+            echo "ok      G3: another one: $out" | head -n 1 ;;
         *) echo "FAILED  G3: another library with 1600 bytes: $out"; exit 1 ;;
     esac
     exit 0

@@ -70,8 +70,8 @@ static void test_subscribe(int times)
     start_storm();
     for (int i = 0; i < times; i++) {
         uint32_t how = (uint32_t)i % 3;
-        lapse_handle s = subscribe(
-            how, LAPSE_ALL, how == LAPSE_POLL ? NULL : on_event, NULL);
+        lapse_handle s = subscribe(how, LAPSE_ALL,
+                                   how == LAPSE_POLL ? NULL : on_event, NULL);
         struct lapse_event events[16];
 
         if (i % 64 == 0)
@@ -81,9 +81,10 @@ static void test_subscribe(int times)
         need(lapse_unsubscribe(s) == 0, "lapse_unsubscribe");
     }
     end_storm();
-    check(atomic_load(&wrong) == 0, "I1: no crash and right results: %lu "
-          "loops, %d times, %lu calls", atomic_load(&loops), times,
-          atomic_load(&calls));
+    check(atomic_load(&wrong) == 0,
+          "I1: no crash and right results: %lu "
+          "loops, %d times, %lu calls",
+          atomic_load(&loops), times, atomic_load(&calls));
     check(atomic_load(&calls) > 0, "I1: handlers ran meanwhile");
 }
 
@@ -151,8 +152,7 @@ static void show_fault(int times)
         _exit(0);
     }
     status = wait_for(pid, HANG);
-    must(status == 0, "I1: a plain patcher: wait status %#x",
-         (unsigned)status);
+    must(status == 0, "I1: a plain patcher: wait status %#x", (unsigned)status);
 }
 
 int main(int argc, char **argv)

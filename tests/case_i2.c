@@ -102,8 +102,7 @@ static bool said_uncovered_now(void)
         if (!strcmp(rows[i].path, "munmap") &&
             !strncmp(rows[i].where, "libc", 4) &&
             rows[i].mechanism == LAPSE_UNCOVERED) {
-            printf("        munmap in %s: %s\n", rows[i].where,
-                   rows[i].detail);
+            printf("        munmap in %s: %s\n", rows[i].where, rows[i].detail);
             return true;
         }
     return false;

@@ -21,9 +21,9 @@
 #define SLOTS 512
 #define STRIDE (2 * PAGE)
 #define BATCH 64
-#define SPARE 2048 /* for the handler and the hook */
+#define SPARE 2048     /* for the handler and the hook */
 #define STACK_MAX 1024 /* of a hook */
-#define OWN_FRAME 256 /* what the handler itself may take */
+#define OWN_FRAME 256  /* what the handler itself may take */
 #define PAINT 0x7e
 
 /* How slot i is released; PUBLISH says so of memory that stays. */
@@ -69,8 +69,9 @@ static bool release_next(void)
         err = lapse_publish(p, PAGE);
         break;
     default:
-        err = mmap(p, PAGE, PROT_READ, MAP_FIXED | MAP_PRIVATE |
-                   MAP_ANONYMOUS, -1, 0) != p || p[0] != 0;
+        err = mmap(p, PAGE, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0) != p ||
+              p[0] != 0;
     }
     if (err || errno != 4711)
         atomic_fetch_add(&wrong, 1);
@@ -259,7 +260,7 @@ static void run_batch(lapse_handle s, int number)
         if (number % 4 == 0 && release_next())
             atomic_fetch_add(&by_main, 1);
         if (number % 4 == 1)
-            poll_all(s); /* interrupted while it holds its own lock */
+            poll_all(s);       /* interrupted while it holds its own lock */
         if (number % 4 == 2) { /* while a release of ours is under way */
             char *p = fresh(PAGE);
 
@@ -284,16 +285,16 @@ static void test_releases(int batches)
     for (done = 0; done < batches && now_ns() < end; done++)
         run_batch(s, done);
     printf("batches %d: released by main %lu, by the handler %lu, told %lu, "
-           "overflows %lu\n", done, atomic_load(&by_main),
-           atomic_load(&by_handler), sum.times, sum.overflows);
+           "overflows %lu\n",
+           done, atomic_load(&by_main), atomic_load(&by_handler), sum.times,
+           sum.overflows);
     check(done == batches, "J4: %d batches in 100 s", batches);
     check(atomic_load(&by_handler) > 100, "J4: the handler released");
     check(atomic_load(&wrong) == 0, "J4: results and errno of the releases");
     check(sum.lost == 0, "J4: releases not told closed: %lu", sum.lost);
     check(sum.parted == 0, "J4: releases told as more than one: %lu",
           sum.parted);
-    check(sum.doubled == 0, "J4: releases told closed twice: %lu",
-          sum.doubled);
+    check(sum.doubled == 0, "J4: releases told closed twice: %lu", sum.doubled);
     check(sum.overflows < (unsigned long)batches / 2 + 1,
           "J4: overflow is the rare");
     if (!SANITIZED)

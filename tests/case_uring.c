@@ -108,9 +108,9 @@ static void open_ring(void)
         size = p.cq_off.cqes + p.cq_entries * sizeof(*ring.cqe);
     rings = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
                  IORING_OFF_SQ_RING);
-    ring.sqe = mmap(NULL, p.sq_entries * sizeof(*ring.sqe),
-                    PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
-                    IORING_OFF_SQES);
+    ring.sqe =
+        mmap(NULL, p.sq_entries * sizeof(*ring.sqe), PROT_READ | PROT_WRITE,
+             MAP_SHARED, ring.fd, IORING_OFF_SQES);
     need(rings != MAP_FAILED && ring.sqe != MAP_FAILED, "mmap of the rings");
     ring.sq_tail = (unsigned *)(rings + p.sq_off.tail);
     ring.sq_mask = (unsigned *)(rings + p.sq_off.ring_mask);

@@ -4,7 +4,9 @@
 # as it was reported, and next to it its control (NAME_control), which shows
 # that the test would see the fault: without the library, or with the kind of
 # hook that had it. check.sh reads this and gives run and skip, $build, $san.
-# The cases' full lengths: case_a a1 10, case_f1 10000000 (in 190 s), case_j1 5000.
+# Shorter here than reported; in full: case_a a1 10; case_f1 10000000 (190 s);
+# case_j1 5000 (30 s).
+: "${build:?}" "${san=}"
 preloaded="env LD_PRELOAD=$(realpath "$build")/liblapse.so"
 tests=$build/tests
 one_arena="env MALLOC_ARENA_MAX=1"
@@ -16,6 +18,9 @@ linked_cases() {
     run case_a1_control 20 $one_arena "$tests/case_a" --expect-fault a1
     run case_a2 60 $one_arena "$tests/case_a" a2
     run case_a2_control 20 $one_arena "$tests/case_a" --expect-fault a2
+    run case_b1 20 "$tests/case_b1"
+    run case_b1_backstop 20 env LAPSE_BACKSTOP=uffd "$tests/case_b1"
+    run case_b1_control 20 "$tests/case_b1" --expect-fault
     run case_e1 20 "$tests/case_e1"
     run case_e1_control 20 "$tests/case_e1" --expect-fault
     run case_f1 120 "$tests/case_f1" ${san:+20000}

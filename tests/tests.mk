@@ -10,7 +10,7 @@
 UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
 HOOKNOUN := site window patch arch module coverage
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
-LINKED   := a e1 f1 j1 j4
+LINKED   := a b1 e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
             $(wildcard tests/example_*.c)) $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
