@@ -120,13 +120,16 @@ static void test_bounds(long n)
 
 int main(int argc, char **argv)
 {
+    long n;
+
     (void)argc;
     argv = case_begin(argv);
-    alarm(120);
+    n = argv[1] ? atol(argv[1]) : 200000;
+    alarm(60 + (unsigned)(n / 20000)); /* it is long, not hung */
     mallopt(M_MMAP_THRESHOLD, 128 << 10); /* every free is a munmap */
     cache_start(expect_fault ? LAPSE_POLL : LAPSE_CALLBACK);
     cache_unpin_at_once(!expect_fault);
-    test_bounds(argv[1] ? atol(argv[1]) : 200000);
+    test_bounds(n);
     cache_stop();
     return api_end();
 }
