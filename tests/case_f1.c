@@ -129,7 +129,7 @@ int main(int argc, char **argv)
     (void)argc;
     argv = case_begin(argv);
     n = argv[1] ? atol(argv[1]) : 200000;
-    alarm(60 + (unsigned)(n / 20000)); /* it is long, not hung */
+    alarm(60 + (unsigned)(n / 20000));    /* it is long, not hung */
     mallopt(M_MMAP_THRESHOLD, 128 << 10); /* every free is a munmap */
     cache_start(expect_fault ? LAPSE_POLL : LAPSE_CALLBACK);
     cache_unpin_at_once(!expect_fault);

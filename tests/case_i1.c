@@ -161,8 +161,7 @@ static void show_fault(int times)
             _exit(patch_in_storm(times));
         status = wait_for(pid, HANG);
     }
-    must(status == 0, "I1: a plain patcher: wait status %#x",
-         (unsigned)status);
+    must(status == 0, "I1: a plain patcher: wait status %#x", (unsigned)status);
 }
 
 int main(int argc, char **argv)
