@@ -2,8 +2,7 @@
 /*
  * What lives on in a forked child: subscriptions kept or dropped, events that
  * waited, callbacks, descriptors, and releases that a thread was in which the
- * child does not have. Then a fork storm while watched memory is released.
- * Usage: api_fork [FORKS]
+ * child does not have. A storm of forks is case_j1.c.
  */
 #include <sys/poll.h> /* not shim/poll.h */
 #include <pthread.h>
@@ -11,7 +10,6 @@
 
 #include "api.h"
 
-#define LIMIT 2.0 /* seconds that a child of the storm may take */
 #define BATCH 16
 
 static uint64_t told_seq; /* of the last event that told() was after */
@@ -233,83 +231,6 @@ static void test_open(bool drained_before)
     lapse_unwatch(kept, watched + 3 * PAGE, PAGE);
 }
 
-static atomic_bool stop;
-
-/* J1: releases watched blocks nonstop. */
-static void *releaser(void *unused)
-{
-    while (!atomic_load(&stop)) {
-        char *p = fresh(4 * PAGE), *q = malloc(400000);
-        const void *was = q;
-
-        q[0] = 1;
-        KEEP(was);
-        lapse_watch(kept, p, 4 * PAGE);
-        lapse_watch(kept, was, 400000);
-        munmap(p, 4 * PAGE);
-        lapse_unwatch(kept, p, 4 * PAGE);
-        free(q);
-        lapse_unwatch(kept, was, 400000);
-    }
-    return unused;
-}
-
-static int child_storm(void)
-{
-    char *p = fresh(4 * PAGE), *q;
-
-    if (lapse_watch(kept, p, 4 * PAGE))
-        return 1;
-    if (!SANITIZED) { /* in theirs another thread may hold a lock for ever */
-        q = malloc(1 << 20);
-        memset(q, 1, 1 << 20);
-        KEEP(q);
-        if (lapse_watch(kept, q, 1 << 20))
-            return 4;
-        free(q);
-        q = malloc(100);
-        KEEP(q);
-        free(q);
-    }
-    munmap(p, 4 * PAGE);
-    if (!told(kept, p, 4 * PAGE))
-        return 2;
-    told(kept, p, PAGE);
-    return lapse_pending(kept) ? 3 : 0;
-}
-
-static void test_storm(int forks)
-{
-    pthread_t thread[2];
-    int bad = 0;
-
-    for (int i = 0; i < 2; i++)
-        pthread_create(&thread[i], NULL, releaser, NULL);
-    for (int i = 0; i < forks && !bad; i++) {
-        pid_t pid = fork();
-        int status;
-
-        if (pid == 0) {
-            int step = child_storm();
-
-            if (i % 16 == 1 && !step)
-                execl("/bin/true", "true", (char *)NULL);
-            _exit(step);
-        }
-        status = pid < 0 ? -1 : wait_for(pid, LIMIT);
-        bad = status != 0;
-        if (bad)
-            printf("child %d: %s, wait status %#x\n", i,
-                   status == -1 ? "hung" : "ended", (unsigned)status);
-        if (i % 4 == 0)
-            told(kept, watched, PAGE);
-    }
-    check(!bad, "J1: %d forks while watched memory is released", forks);
-    atomic_store(&stop, true);
-    for (int i = 0; i < 2; i++)
-        pthread_join(thread[i], NULL);
-}
-
 #ifdef __SANITIZE_THREAD__
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
@@ -318,17 +239,13 @@ const char *__tsan_default_options(void)
 }
 #endif
 
-int main(int argc, char **argv)
+int main(void)
 {
-    int forks = argc > 1 ? atoi(argv[1]) : 1000;
-
     alarm(120); /* a hang of the parent is a failure, too */
     test_handles();
     test_callbacks();
     test_fd();
     test_open(false);
     test_open(true);
-    fflush(stdout);
-    test_storm(forks);
     return api_end();
 }

@@ -61,7 +61,6 @@ run example 20 "$build/tests/example_protocol"
 run api_cases 60 "$build/tests/api_cases"
 run api_foreign 60 "$build/tests/api_foreign"
 run api_namespace 60 "$build/tests/api_namespace"
-run api_parts 120 "$build/tests/api_parts" ${san:+20000}
 # Its mmap, munmap, mremap and sbrk are there in place of libc's.
 tcmalloc=$(ls /usr/lib/*/libtcmalloc_minimal.so.4 2> /dev/null | head -n 1)
 if [ -n "$san" ] || [ -z "$tcmalloc" ]; then
@@ -71,9 +70,7 @@ else
         "$build/tests/api_cases" --other-malloc
 fi
 run api_file 60 "$build/tests/api_file"
-run api_fork 120 "$build/tests/api_fork" 300
-run api_locks 60 "$build/tests/api_locks" 2
-run api_signals 120 "$build/tests/api_signals"
+run api_fork 120 "$build/tests/api_fork"
 run free_off 60 "$build/tests/api_free" --off
 run free_glibc 60 env LAPSE_FREE=1 "$build/tests/api_free"
 run free_more_glibc 120 env LAPSE_FREE=1 "$build/tests/api_free_more"
@@ -107,6 +104,7 @@ run stale_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
 run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000
+. tests/cases.sh
 if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh

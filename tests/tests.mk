@@ -2,19 +2,24 @@
 # make check: everything that can say no; make bench: figures.
 # Criterion programs: of a noun of shim/ (linked with its objects, no hooks),
 # of a noun of hooks/ (linked with hooks that only count). api_*.c are clients
-# of lapse.h, example_*.c too; victims/ know nothing of it.
+# of lapse.h, example_*.c too; victims/ know nothing of it; case_*.c reproduce
+# what others met, see cases.sh.
 
 # What hooks run through is not instrumented in the library, since it runs on
 # threads and stacks that a sanitizer does not know; in unit tests it is.
 UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
 HOOKNOUN := site window patch arch module coverage relocate
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+LINKED   := a b1 e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
-            $(wildcard tests/example_*.c))
+            $(wildcard tests/example_*.c)) $(LINKED:%=$(BUILD)/tests/case_%)
+CASEPART := tests/case_uring.c tests/case_foreign.c
+CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \
+            tests/%.c,$(BUILD)/tests/%,$(wildcard tests/case_*.c)))
 VICTIM   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/*.c))
 VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
             $(filter-out lib_%,$(VICTIM)) \
-            $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc))
+            $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc lib_first))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
 PLAIN    := -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -pthread -MMD -MP -iquote . -iquote shim
@@ -51,8 +56,17 @@ $(ALONE): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 
 $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse \
-	    -Wl,-rpath,'$$ORIGIN/..' -ldl
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) -L$(BUILD) \
+	    -llapse -Wl,-rpath,'$$ORIGIN/..' -ldl
+$(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
+
+# Not linked with the library: without it preloaded they are the controls.
+$(CASES): $(BUILD)/tests/%: tests/%.c $(CASEPART) .deps/ready
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(PLAIN) -DCASE_PRELOADED -o $@ \
+	    -Wl,-z,dynamic-undefined-weak \
+	    $(filter %.c,$^) -ldl
 
 $(BUILD)/seen/%.o: %.c .deps/ready
 	@mkdir -p $(@D)
@@ -82,9 +96,11 @@ $(BUILD)/tests/victims/lib_%.so: tests/victims/lib_%.c .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl
-$(BUILD)/tests/victims/lib_malloc.so: tests/victims/allocating_malloc.c
+$(BUILD)/tests/victims/lib_malloc.so $(BUILD)/tests/victims/lib_first.so: \
+    tests/victims/allocating_malloc.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl
+	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl \
+	    $(if $(findstring first,$@),-DFIRST_ONLY=1)
 $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
     $(BUILD)/tests/victims/lib_early.so
 	$(call say,CC,$<)
@@ -100,7 +116,7 @@ $(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
 
-check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB) $(ORACLE)
+check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 bench: all $(BENCHES)

@@ -125,26 +125,6 @@ if echo 'int main(void) { return 0; }' |
     program "static binary" "$tmp/static"
 fi
 
-# Another allocator, preloaded before and after: a victim that is also built
-# as a library, and jemalloc.
-jemalloc=$(ls /usr/lib/*/libjemalloc.so.2 2> /dev/null | head -n 1)
-for other in "$dir/lib_malloc.so" $jemalloc; do
-    [ -f "$other" ] || { echo "skipped $other: not there"; continue; }
-    for order in "$lib:$other" "$other:$lib"; do
-        case $order in "$lib"*) o=after ;; *) o=before ;; esac
-        what="$(basename "$other") $o"
-        compare "$what: ls" "$order" ls -R /usr/share/doc/libc6
-        compare "$what: now" "$order" env LD_BIND_NOW=1 ls /usr
-        compare "$what: python3" "$order" python3 -c '
-import threading
-t = [threading.Thread(target=lambda: [bytes(400000) for _ in range(100)])
-     for _ in range(4)]
-[x.start() for x in t]; [x.join() for x in t]
-print("done")'
-        compare "$what: threads" "$order" "$dir/threads" 1
-    done
-done
-
 # A program built with AddressSanitizer, which has an allocator of its own.
 if gcc -std=gnu11 -D_GNU_SOURCE -g -pthread -fsanitize=address -static-libasan \
     tests/victims/threads.c -o "$tmp/asan" 2> /dev/null; then

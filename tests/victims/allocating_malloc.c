@@ -2,7 +2,8 @@
 /*
  * A program with an allocator of its own, that releases memory inside malloc
  * (as jemalloc and mimalloc do) and is first called before anybody's
- * constructor, when it calls mmap, getenv, open and sysconf.
+ * constructor, when it calls mmap, getenv, open and sysconf. Built as a library
+ * too, for case G1; with FIRST_ONLY one that does so in its first call alone.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,6 +20,9 @@ extern void __libc_free(void *);
 static char page[PAGE] __attribute__((aligned(4096)));
 static atomic_ulong calls, failures;
 static atomic_flag started = ATOMIC_FLAG_INIT;
+#ifndef FIRST_ONLY
+#define FIRST_ONLY 0
+#endif
 
 static void purge(void)
 {
@@ -31,6 +35,8 @@ static void purge(void)
             (getenv("PATH") && !*getenv("PATH")))
             atomic_fetch_add(&failures, 1);
         close(fd);
+    } else if (FIRST_ONLY) {
+        return;
     }
     p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
              -1, 0);
