@@ -166,6 +166,27 @@ long hook_fallocate(long a0, long a1, long a2, long a3, long a4, long a5,
     return ret;
 }
 
+/* A hole in whatever file is mapped there, so in its other mappings as well. */
+long hook_remove(long a0, long a1, long a2, long a3, long a4, long a5,
+                 const uintptr_t *stack)
+{
+    uintptr_t start = 0, end = 0;
+    struct release r;
+    long ret;
+
+    range_of_call((uintptr_t)a0, (size_t)a1, &start, &end);
+    claim_all(&r);
+    if (release_in_hull(start, end))
+        release_publish(&r, start, end, LAPSE_REASON_MADVISE);
+    if (file_wanted())
+        file_publish_mapped(&r, start, end);
+    release_test_delay(0);
+    ret = sys_call3(SYS_madvise, a0, a1, a2);
+    account(&r, LAPSE_PATH_MADVISE, end - start, stack);
+    release_end(&r);
+    return ret;
+}
+
 struct opening {
     long nr, arg[4];
     int fd;

@@ -9,6 +9,7 @@
 #include "hooks/hook.h"
 
 hook_body hook_fallocate, hook_ftruncate, hook_truncate;
+hook_body hook_remove; /* madvise with MADV_REMOVE, of a range that can be */
 hook_body hook_open, hook_openat, hook_creat, hook_openat2;
 
 #endif

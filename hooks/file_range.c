@@ -134,6 +134,7 @@ struct publishing {
     struct release *r;
     const struct file_id *file;
     uint64_t from, to;
+    uintptr_t told, told_end; /* already, in memory; 0, 0: nothing */
     uint64_t bytes;
 };
 
@@ -149,7 +150,8 @@ static void publish_line(void *arg, const struct maps_line *line)
         return;
     if (to > size)
         to = size;
-    if (from >= to)
+    if (from >= to || (line->start + from >= p->told &&
+                       line->start + to <= p->told_end))
         return;
     p->bytes += to - from;
     if (release_in_hull(line->start + from, line->start + to))
@@ -166,4 +168,47 @@ uint64_t file_publish(struct release *r, const struct file_id *file,
         return p.bytes;
     release_publish(r, 0, USER_END, LAPSE_REASON_FILE);
     return USER_END;
+}
+
+/* The first mapping of a file that has some of [start, end). */
+struct first_mapped {
+    uintptr_t start, end;
+    struct maps_line line;
+};
+
+static void take_first(void *arg, const struct maps_line *line)
+{
+    struct first_mapped *first = arg;
+
+    if (!first->line.end && maps_is_file(line) && line->end > first->start &&
+        line->start < first->end)
+        first->line = *line;
+}
+
+void file_publish_mapped(struct release *r, uintptr_t start, uintptr_t end)
+{
+    for (uintptr_t at = start; at < end;) {
+        struct first_mapped first = {.start = at, .end = end};
+        struct file_id id = {.kind = FILE_MAPPABLE, .by_inode = true};
+        struct publishing p = {
+            .r = r, .file = &id, .told = start, .told_end = end};
+        uintptr_t stop;
+
+        /* The inode is the one that /proc shows, so it can be compared. */
+        if (maps_each(take_first, &first)) {
+            if (!first.line.end)
+                return;
+            stop = first.line.end < end ? first.line.end : end;
+            if (at < first.line.start)
+                at = first.line.start;
+            id.inode = first.line.inode;
+            p.from = at - first.line.start + first.line.offset;
+            p.to = stop - first.line.start + first.line.offset;
+            at = stop;
+            if (maps_each(publish_line, &p))
+                continue;
+        }
+        release_publish(r, 0, USER_END, LAPSE_REASON_FILE);
+        return;
+    }
 }

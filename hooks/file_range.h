@@ -46,4 +46,7 @@ bool file_wanted(void);
 uint64_t file_publish(struct release *r, const struct file_id *file,
                       uint64_t from, uint64_t to);
 
+/* The same for what of files is mapped at [start, end), also elsewhere. */
+void file_publish_mapped(struct release *r, uintptr_t start, uintptr_t end);
+
 #endif

@@ -14,6 +14,7 @@
 #include "hooks/account.h"
 #include "hooks/brk.h"
 #include "hooks/file.h"
+#include "hooks/file_range.h"
 #include "hooks/shm_range.h"
 #include "shim/release.h"
 #include "shim/sys.h"
@@ -184,14 +185,15 @@ static long hook_madvise(long a0, long a1, long a2, long a3, long a4, long a5,
     uintptr_t start, end;
     long ret;
 
-    if (advice_releases((int)a2) &&
-        range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
+    if (!advice_releases((int)a2) ||
+        !range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
+        PASS(r, LAPSE_PATH_MADVISE, sys_call3(SYS_madvise, a0, a1, a2));
+    else if (__builtin_expect((int)a2 == MADV_REMOVE, 0))
+        ret = hook_remove(a0, a1, a2, a3, a4, a5, stack);
+    else
         AROUND(r, start, end, LAPSE_PATH_MADVISE,
                reason_of(stack, LAPSE_PATH_MADVISE, LAPSE_REASON_MADVISE),
                stack, sys_call3(SYS_madvise, a0, a1, a2));
-    else
-        PASS(r, LAPSE_PATH_MADVISE,
-             sys_call3(SYS_madvise, a0, a1, a2));
     return ret;
 }
 
@@ -248,7 +250,8 @@ static bool read_iov(struct iovec *to, unsigned long from, size_t n)
  * one is a false alarm. Announces everything in one slot, publishes each range
  * of the vector; all there is, if the vector cannot be read.
  */
-static void publish_iov(struct release *r, unsigned long iov, size_t n)
+static void publish_iov(struct release *r, unsigned long iov, size_t n,
+                        bool files)
 {
     struct iovec part[IOV_CHUNK];
     uintptr_t start, end;
@@ -260,10 +263,14 @@ static void publish_iov(struct release *r, unsigned long iov, size_t n)
             release_publish(r, 0, USER_END, LAPSE_REASON_MADVISE);
             return;
         }
-        for (size_t j = 0; j < k; j++)
-            if (range_of_call((uintptr_t)part[j].iov_base, part[j].iov_len,
-                              &start, &end))
-                release_publish(r, start, end, LAPSE_REASON_MADVISE);
+        for (size_t j = 0; j < k; j++) {
+            if (!range_of_call((uintptr_t)part[j].iov_base, part[j].iov_len,
+                               &start, &end))
+                continue;
+            release_publish(r, start, end, LAPSE_REASON_MADVISE);
+            if (files)
+                file_publish_mapped(r, start, end);
+        }
     }
 }
 
@@ -277,7 +284,8 @@ static long hook_process_madvise(long a0, long a1, long a2, long a3, long a4,
         release_claim(&r, range_pack(0, USER_END));
         account(&r, LAPSE_PATH_PROCESS_MADVISE, 0, stack);
         if (atomic_load_explicit(&lapse_live, memory_order_seq_cst))
-            publish_iov(&r, (unsigned long)a1, (size_t)a2);
+            publish_iov(&r, (unsigned long)a1, (size_t)a2,
+                        (int)a3 == MADV_REMOVE && file_wanted());
         ret = sys_call6(SYS_process_madvise, a0, a1, a2, a3, a4, a5);
         release_end(&r);
     } else {
