@@ -10,10 +10,12 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "hooks/backstop.h"
 #include "hooks/brk.h"
 #include "hooks/caller.h"
 #include "hooks/coverage.h"
 #include "hooks/site.h"
+#include "shim/config.h"
 #include "shim/range.h"
 #include "shim/report.h"
 #include "shim/sys.h"
@@ -68,6 +70,8 @@ __attribute__((constructor)) static void start(int argc, char **argv,
                           memory_order_relaxed);
     report_modules();
     sites_patch();
+    if (lapse_config.backstop)
+        backstop_start();
     note_gap();
     dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);
     report_started();
