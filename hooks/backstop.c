@@ -49,7 +49,6 @@
 #define FEATURES_LIKED (UFFD_FEATURE_WP_HUGETLBFS_SHMEM | FEATURE_WP_ASYNC)
 
 #define EVENTS 16
-#define TICK_NS 200000
 /* Out of the way of programs that expect the lowest ones. */
 #define FD_FROM 1000
 
@@ -210,7 +209,6 @@ static bool serve(int fd)
     struct uffd_msg m[EVENTS];
     long n = -EBADF;
 
-    hold_look();
     mark(QUEUE_COMING, 0);
     if (is_ours(fd))
         n = sys(SYS_read, fd, m, sizeof(m));
@@ -222,7 +220,7 @@ static bool serve(int fd)
 
 static void *reader_main(void *unused)
 {
-    static const struct timespec tick = {.tv_nsec = TICK_NS};
+    static const struct timespec tick = {.tv_nsec = HOLD_TICK_NS};
     int fd = atomic_load_explicit(&backstop_fd, memory_order_relaxed);
     struct timespec wait;
     bool held = false;
@@ -244,9 +242,9 @@ static void *reader_main(void *unused)
             tell_overflow();
             break;
         }
-        held = hold_round();
+        held = hold_round(false);
     }
-    while (hold_round())
+    while (hold_round(true))
         sys(SYS_sched_yield);
     /* release K5: pairs with K6 */
     atomic_store_explicit(&reader, 0, memory_order_release);

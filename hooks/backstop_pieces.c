@@ -102,7 +102,8 @@ void backstop_pieces(uintptr_t start, uintptr_t end, bool on)
     if (!apply(start, end, on) || (!on && is_gone(start, end)))
         return;
     fd = open_maps();
-    while (fd >= 0 && s.value[0] < end && (n = sys(SYS_read, fd, text, sizeof(text))) > 0)
+    while (fd >= 0 && s.value[0] < end &&
+           (n = sys(SYS_read, fd, text, sizeof(text))) > 0)
         for (long i = 0; i < n && s.value[0] < end; i++)
             take_char(&s, text[i]);
     if (fd >= 0)
