@@ -24,7 +24,6 @@
 #include "hooks/backstop.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
@@ -32,26 +31,15 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "hooks/backstop_hold.h"
-#include "hooks/coverage.h"
+#include "hooks/backstop_open.h"
 #include "shim/backstop.h"
 #include "shim/log.h"
 #include "shim/sys.h"
 
-/* newer than Debian 12's headers */
-#define FEATURE_WP_ASYNC ((uint64_t)1 << 15)
-#define FEATURES_NEEDED                                                      \
-    (UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE |                  \
-     UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_PAGEFAULT_FLAG_WP)
-#define FEATURES_LIKED (UFFD_FEATURE_WP_HUGETLBFS_SHMEM | FEATURE_WP_ASYNC)
-
 #define EVENTS 16
-/* Out of the way of programs that expect the lowest ones. */
-#define FD_FROM 1000
-
 enum state {
     ASLEEP,  /* nobody subscribed yet */
     READING, /* there is a reader */
@@ -66,80 +54,10 @@ static uintptr_t bell;
 static _Atomic int64_t room; /* registrations until mappings are counted */
 static uint64_t mappings_max;
 
-static bool is_ours(int fd)
-{
-    struct uffdio_range nothing = {0, 0};
-
-    return sys(SYS_ioctl, fd, UFFDIO_UNREGISTER, &nothing) == -EINVAL;
-}
-
-static long open_with(uint64_t want, uint64_t *has)
-{
-    struct uffdio_api api = {.api = UFFD_API, .features = want};
-    long err, fd = sys(SYS_userfaultfd,
-                       O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
-
-    if (fd < 0)
-        return fd;
-    err = sys(SYS_ioctl, fd, UFFDIO_API, &api);
-    *has = api.features;
-    if (!err)
-        return fd;
-    sys(SYS_close, fd);
-    return err;
-}
-
-/* -errno */
-static long open_low(void)
-{
-    uint64_t has;
-    long fd = open_with(0, &has); /* to learn what there is */
-
-    if (fd < 0)
-        return fd;
-    sys(SYS_close, fd);
-    if ((has & FEATURES_NEEDED) != FEATURES_NEEDED)
-        return -EOPNOTSUPP;
-    return open_with(FEATURES_NEEDED | (has & FEATURES_LIKED), &has);
-}
-
-static long open_high(void)
-{
-    struct rlimit limit = {0};
-    long low = open_low(), high, from = FD_FROM;
-
-    if (low < 0)
-        return low;
-    sys(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit);
-    if (limit.rlim_cur < FD_FROM + 64)
-        from = limit.rlim_cur > 128 ? (long)limit.rlim_cur - 64 : 0;
-    high = sys(SYS_fcntl, low, F_DUPFD_CLOEXEC, from);
-    if (high < 0)
-        return low;
-    sys(SYS_close, low);
-    return high;
-}
-
-static void cover(long err)
-{
-    const char *why = "the kernel refuses userfaultfd (LAPSE_BACKSTOP=uffd)";
-
-    coverage_set("inline system calls", "any code but libc and ld.so",
-                 err ? LAPSE_UNCOVERED : LAPSE_KERNEL,
-                 err ? why
-                     : "in watched ranges; not shmdt, SHM_REMAP, "
-                       "MADV_GUARD_INSTALL, nor holes punched in files");
-    coverage_set("io_uring", "the kernel",
-                 err ? LAPSE_UNCOVERED : LAPSE_KERNEL,
-                 err ? why
-                     : "IORING_OP_MADVISE in watched ranges; not "
-                       "IORING_OP_FALLOCATE, IORING_OP_FTRUNCATE");
-}
-
 static void refuse(long err)
 {
     atomic_store_explicit(&state, REFUSED, memory_order_relaxed);
-    cover(err);
+    backstop_cover(BACKSTOP_REFUSED);
     log_warn("LAPSE_BACKSTOP=uffd: the kernel refuses userfaultfd (error %d);"
              " releases by inline system calls stay unseen", (int)-err);
 }
@@ -210,7 +128,7 @@ static bool serve(int fd)
     long n = -EBADF;
 
     mark(QUEUE_COMING, 0);
-    if (is_ours(fd))
+    if (backstop_is_ours(fd))
         n = sys(SYS_read, fd, m, sizeof(m));
     for (long i = 0; i < n / (long)sizeof(*m); i++)
         take_event(&m[i]);
@@ -275,7 +193,7 @@ static int make_reader(void)
 /* With the registry held. */
 static void begin(void)
 {
-    long fd = open_high();
+    long fd = backstop_open();
 
     if (fd >= 0) {
         atomic_store_explicit(&backstop_fd, (int)fd, memory_order_relaxed);
@@ -377,7 +295,7 @@ static void watch_op(uintptr_t start, uintptr_t end)
     if (is_room())
         backstop_pieces(start, end, true); /* K3: after the filter's bits */
     else
-        atomic_fetch_add_explicit(&backstop_refused, 1, memory_order_relaxed);
+        backstop_cover(BACKSTOP_PARTLY);
 }
 
 static void unwatch_op(uintptr_t start, uintptr_t end)
@@ -392,7 +310,7 @@ static void fork_child_op(void)
     int fd = atomic_exchange_explicit(&backstop_fd, -1, memory_order_relaxed);
     uint32_t was = atomic_load_explicit(&state, memory_order_relaxed);
 
-    if (fd >= 0 && is_ours(fd))
+    if (fd >= 0 && backstop_is_ours(fd))
         sys(SYS_close, fd);
     hold_fork_child();
     atomic_store_explicit(&reader, 0, memory_order_relaxed);
@@ -402,21 +320,6 @@ static void fork_child_op(void)
     atomic_store_explicit(&state, STALE, memory_order_relaxed);
     /* Nothing is seen from here to the next call of the API. */
     release_overflow(~(uint64_t)0);
-}
-
-static uint64_t read_max(void)
-{
-    char text[32];
-    uint64_t max = 0;
-    long fd = sys(SYS_openat, AT_FDCWD, "/proc/sys/vm/max_map_count",
-                  O_RDONLY | O_CLOEXEC);
-    long n = fd < 0 ? 0 : sys(SYS_read, fd, text, sizeof(text));
-
-    for (long i = 0; i < n && text[i] >= '0' && text[i] <= '9'; i++)
-        max = max * 10 + (uint64_t)(text[i] - '0');
-    if (fd >= 0)
-        sys(SYS_close, fd);
-    return max ? max : 65530;
 }
 
 static const struct lapse_backstop backstop = {
@@ -429,7 +332,7 @@ static const struct lapse_backstop backstop = {
 
 void backstop_start(void)
 {
-    long fd = open_low();
+    long fd = backstop_open();
     long at = sys(SYS_mmap, 0, PAGE_SIZE, PROT_NONE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -439,7 +342,7 @@ void backstop_start(void)
     }
     sys(SYS_close, fd);
     bell = (uintptr_t)at;
-    mappings_max = read_max();
-    cover(0);
+    mappings_max = backstop_mappings_max();
+    backstop_cover(BACKSTOP_WORKS);
     lapse_backstop = &backstop;
 }

@@ -71,10 +71,6 @@ uint64_t backstop_mappings(void);
 long backstop_register(uintptr_t start, uintptr_t end);
 long backstop_unregister(uintptr_t start, uintptr_t end);
 
-/* Pieces that were watched and could not be registered. */
-extern _Atomic uint64_t backstop_refused
-    __attribute__((visibility("hidden")));
-
 /* From the constructor, when asked for: learn whether the kernel grants it. */
 void backstop_start(void);
 

@@ -11,13 +11,13 @@
 #define HELD_MAX 64
 #define SUSPECTS_MAX 32
 #define HOLD_NS 100000000u
-/* /proc counts in ticks of 10 ms, and may take time in the kernel for time in
- * user mode by less than one. */
-#define USER_TICKS 2
+/* The clock of a thread's time in user mode; it goes on when a tick of the
+ * kernel's meets the thread there, and only then. */
+#define USER_CLOCK(tid) (((long)~(int)(tid) << 3) | 4 | 1)
 
 struct thread {
     uint32_t tid;
-    uint64_t user; /* its ticks in user mode */
+    uint64_t user; /* its time in user mode */
 };
 
 /* Threads that are, or were, busy. */
@@ -35,11 +35,11 @@ static struct held {
     struct threads suspects;
 } held[HELD_MAX];
 
-static uint64_t now_ns(void)
+static uint64_t read_clock(long clock)
 {
-    struct timespec t;
+    struct timespec t = {0};
 
-    sys(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+    sys(SYS_clock_gettime, clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
@@ -49,12 +49,11 @@ static long open_task(void)
                O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* "TID (name) STATE ..., the eleventh number after it the ticks in user mode;
- * the name may hold anything. False: no such thread. */
-static bool read_stat(long task, uint32_t tid, char *state, uint64_t *user)
+/* From "TID (name) STATE ..."; the name may hold anything. 0: no thread. */
+static char read_state(long task, uint32_t tid)
 {
-    char path[24] = "/stat", text[512];
-    unsigned at = sizeof(path) - sizeof("/stat"), field = 0;
+    char path[24] = "", text[512];
+    unsigned at = sizeof(path) - sizeof("/stat");
     long fd, n, i;
 
     for (unsigned k = 0; k < sizeof("/stat"); k++)
@@ -63,21 +62,12 @@ static bool read_stat(long task, uint32_t tid, char *state, uint64_t *user)
         path[--at] = (char)('0' + tid % 10);
     fd = sys(SYS_openat, task, path + at, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return false;
+        return 0;
     n = sys(SYS_read, fd, text, sizeof(text));
     sys(SYS_close, fd);
     for (i = n - 1; i > 0 && text[i] != ')'; i--)
         ;
-    if (i <= 0 || i + 2 >= n)
-        return false;
-    *state = text[i + 2];
-    *user = 0;
-    for (i += 3; i < n && field < 12; i++)
-        if (text[i] == ' ')
-            field++;
-        else if (field == 11)
-            *user = *user * 10 + (uint64_t)(text[i] - '0');
-    return true;
+    return i > 0 && i + 2 < n ? text[i + 2] : 0;
 }
 
 static bool is_busy(char state)
@@ -87,10 +77,9 @@ static bool is_busy(char state)
 
 static void take_thread(struct threads *busy, long task, uint32_t tid)
 {
-    struct thread one = {.tid = tid};
-    char state;
+    struct thread one = {.tid = tid, .user = read_clock(USER_CLOCK(tid))};
 
-    if (!read_stat(task, tid, &state, &one.user) || !is_busy(state))
+    if (!is_busy(read_state(task, tid)))
         return;
     if (busy->count == SUSPECTS_MAX)
         busy->partly = true;
@@ -140,7 +129,7 @@ static bool is_still(const struct thread *was, const struct threads *busy)
 {
     for (unsigned i = 0; i < busy->count; i++)
         if (busy->one[i].tid == was->tid)
-            return busy->one[i].user < was->user + USER_TICKS;
+            return busy->one[i].user == was->user;
     return busy->partly;
 }
 
@@ -154,7 +143,7 @@ static bool is_over(struct held *h, const struct threads *busy)
             i++;
         else
             s->one[i] = s->one[--s->count];
-    return s->partly ? now_ns() > h->until : !s->count;
+    return s->partly ? read_clock(CLOCK_MONOTONIC) > h->until : !s->count;
 }
 
 /* One more than there is room for: as long as the last of the others is held,
@@ -193,7 +182,7 @@ static void look_at(struct held *h, const struct threads *busy)
 {
     if (h->fresh) {
         h->suspects = *busy;
-        h->until = now_ns() + HOLD_NS;
+        h->until = read_clock(CLOCK_MONOTONIC) + HOLD_NS;
         h->fresh = false;
     } else if (is_over(h, busy)) {
         h->used = false;
@@ -213,7 +202,7 @@ bool hold_round(bool now)
         used += held[i].used;
     if (!used)
         return false;
-    time = now_ns();
+    time = read_clock(CLOCK_MONOTONIC);
     if (!now && time - last < HOLD_TICK_NS)
         return true;
     last = time;

@@ -10,12 +10,11 @@
 #include <sys/syscall.h>
 
 #include "hooks/backstop.h"
+#include "hooks/backstop_open.h"
 #include "shim/range.h"
 #include "shim/sys.h"
 
 #define HUGE ((uintptr_t)2 << 20)
-
-_Atomic uint64_t backstop_refused;
 
 struct scan {
     uintptr_t start, end; /* asked for */
@@ -44,8 +43,7 @@ static void take_mapping(const struct scan *s)
     end = (end + HUGE - 1) & ~(HUGE - 1);
     if (start >= a && end <= b && !apply(start, end, true))
         return;
-    /* relaxed: a statistic */
-    atomic_fetch_add_explicit(&backstop_refused, 1, memory_order_relaxed);
+    backstop_cover(BACKSTOP_PARTLY);
 }
 
 static void take_char(struct scan *s, char c)

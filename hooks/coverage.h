@@ -16,7 +16,8 @@
 
 /*
  * What became of a path. where is one of the two above; the strings must live
- * for ever. Only the constructor's thread sets; anybody may read meanwhile.
+ * for ever. Only the constructor's thread sets, and the backstop its two rows;
+ * anybody may read meanwhile.
  */
 void coverage_set(const char *path, const char *where,
                   enum lapse_mechanism mechanism, const char *detail);
