@@ -164,6 +164,10 @@ static void *reader_main(void *unused)
     }
     while (hold_round(true))
         sys(SYS_sched_yield);
+    /* Open still, if only a child of vfork closed it: nobody may sleep for an
+     * event of it. */
+    if (backstop_is_ours(fd))
+        sys(SYS_close, fd);
     /* release K5: pairs with K6 */
     atomic_store_explicit(&reader, 0, memory_order_release);
     return unused;
@@ -196,6 +200,7 @@ static void begin(void)
     long fd = backstop_open();
 
     if (fd >= 0) {
+        backstop_pid = (int)sys(SYS_getpid);
         atomic_store_explicit(&backstop_fd, (int)fd, memory_order_relaxed);
         if (!make_reader()) {
             atomic_store_explicit(&state, READING, memory_order_relaxed);

@@ -27,6 +27,10 @@
 /* The userfaultfd; -1 while there is none. */
 extern _Atomic int backstop_fd __attribute__((visibility("hidden")));
 
+/* Whose memory it is about: a child that no handler of ours saw born has the
+ * file, too. */
+extern int backstop_pid __attribute__((visibility("hidden")));
+
 /* Does it matter what becomes of [start, end)? Two loads when it is off. */
 static inline bool backstop_cares(uintptr_t start, uintptr_t end)
 {

@@ -14,6 +14,7 @@
 #define RUNS_MAX 8
 
 _Atomic int backstop_fd = -1;
+int backstop_pid;
 
 static long control(unsigned long request, void *argument)
 {
@@ -120,6 +121,8 @@ bool backstop_lift(uintptr_t start, uintptr_t end)
             at[n] = start;
             to[n++] = until;
         }
+    if (!n || sys(SYS_getpid) != backstop_pid)
+        return false;
     for (unsigned i = 0; i < n; i++)
         /* What the kernel takes as a whole now, it will take again. */
         if (!backstop_register(at[i], to[i]))

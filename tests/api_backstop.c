@@ -2,7 +2,7 @@
 /*
  * LAPSE_BACKSTOP=uffd: what enters the kernel by no site is told all the same,
  * and nothing that a hook told of waits for it. To be run with that variable
- * set. Usage: api_backstop [WATCHES]
+ * set. Usage: api_backstop [--probe | WATCHES]
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -407,6 +407,8 @@ int main(int argc, char **argv)
         printf("the backstop is off, or refused by the kernel\n");
         return 77;
     }
+    if (argc > 1 && !strcmp(argv[1], "--probe"))
+        return 0;
     sub = subscribe(LAPSE_POLL, LAPSE_FORK_KEEP, NULL, NULL);
     test_inline();
     test_odd_ranges();
