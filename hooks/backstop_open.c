@@ -77,8 +77,8 @@ long backstop_open(void)
 }
 
 #define LEFT_INLINE                                                          \
-    "in watched ranges; not shmdt, SHM_REMAP, MADV_GUARD_INSTALL, nor holes " \
-    "punched in files"
+    "in watched ranges; not shmdt, SHM_REMAP, remap_file_pages, "            \
+    "MADV_GUARD_INSTALL, nor holes punched in files"
 #define LEFT_RING                                                            \
     "IORING_OP_MADVISE in watched ranges; not IORING_OP_FALLOCATE, "         \
     "IORING_OP_FTRUNCATE"

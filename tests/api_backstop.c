@@ -2,45 +2,13 @@
 /*
  * LAPSE_BACKSTOP=uffd: what enters the kernel by no site is told all the same,
  * and nothing that a hook told of waits for it. To be run with that variable
- * set. Usage: api_backstop [--probe | WATCHES]
+ * set. Usage: api_backstop [--probe]
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
-#include <pthread.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 
-#include "api.h"
-#include "shim/sys.h"
-
-#define RW (PROT_READ | PROT_WRITE)
-#define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
-
-static lapse_handle sub;
-static struct lapse_event events[256];
-static int event_count;
-
-static void drain(void)
-{
-    int n;
-
-    event_count = 0;
-    do {
-        n = lapse_poll(sub, events + event_count, 16);
-        need(n >= 0, "lapse_poll");
-        event_count += n;
-    } while (n == 16 && event_count < 240);
-}
-
-/* Until nothing waits any more: records that are kept open close. */
-static void drain_all(void)
-{
-    uint64_t end = now_ns() + 2000000000u;
-
-    while (lapse_pending(sub) && now_ns() < end)
-        drain();
-}
+#include "tests/backstop.h"
 
 static uint64_t backstopped(void)
 {
@@ -50,48 +18,10 @@ static uint64_t backstopped(void)
     return s.path[LAPSE_PATH_BACKSTOP].releases;
 }
 
-static char *watched(size_t pages)
-{
-    char *p = fresh(pages * PAGE);
-
-    need(lapse_watch(sub, p, pages * PAGE) == 0, "lapse_watch");
-    drain_all();
-    return p;
-}
-
-/* Told right after it, for that reason, in that range and in no other. */
-static void told(const char *name, const void *addr, size_t len,
-                 uint32_t reason)
-{
-    bool pending = lapse_pending(sub), some = false, other = false;
-
-    drain();
-    for (int i = 0; i < event_count; i++) {
-        bool is = events[i].addr == (uintptr_t)addr && events[i].len == len;
-
-        some |= is && events[i].reason == reason;
-        other |= !is;
-    }
-    if (!check(pending && some && !other, "%s: told at once and exactly",
-               name))
-        for (int i = 0; i < event_count; i++)
-            printf("  event %#lx+%#zx %s; wanted %p+%#zx\n", events[i].addr,
-                   events[i].len, lapse_reason_name(events[i].reason), addr,
-                   len);
-    drain_all();
-}
-
 static void untold(const char *name)
 {
     drain();
     check(!event_count, "%s: nothing told (%d)", name, event_count);
-}
-
-static void forget(char *p, size_t pages)
-{
-    lapse_unwatch(sub, p, pages * PAGE);
-    munmap(p, pages * PAGE);
-    drain_all();
 }
 
 static void test_inline(void)
@@ -134,6 +64,45 @@ static void test_inline(void)
     check(p[0] == 1, "touched after the hole was punched");
     forget(p, 4);
     check(syscall(SYS_getpid) > 0, "syscall() still works");
+}
+
+/* The break, and a madvise that goes round by another door; a record that is
+ * told open first and closed at last. */
+static void test_others(void)
+{
+    char *p = sbrk(16 * PAGE);
+    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    struct iovec v;
+    bool closed = false;
+    uintptr_t low;
+
+    low = ((uintptr_t)p + PAGE - 1) & -PAGE;
+    memset(p, 1, 16 * PAGE);
+    lapse_watch(sub, (char *)low, 15 * PAGE);
+    sys(SYS_brk, low + 7 * PAGE);
+    told("brk", (char *)low + 7 * PAGE,
+         (((uintptr_t)p + 16 * PAGE + PAGE - 1) & -PAGE) - low - 7 * PAGE,
+         LAPSE_REASON_MUNMAP);
+    lapse_unwatch(sub, (char *)low, 15 * PAGE);
+    syscall(SYS_brk, p + 16 * PAGE); /* as libc has it */
+
+    p = watched(4);
+    v = (struct iovec){p + PAGE, PAGE};
+    sys(SYS_process_madvise, fd, &v, 1, MADV_DONTNEED, 0);
+    told("process_madvise", p + PAGE, PAGE, LAPSE_REASON_MADVISE);
+    close(fd);
+    sys(SYS_madvise, p, PAGE, MADV_DONTNEED);
+    drain();
+    check(event_count && (events[0].flags & LAPSE_EVENT_OPEN) &&
+              lapse_pending(sub),
+          "madvise: open at first");
+    for (int i = 0; i < 1000 && lapse_pending(sub); i++) {
+        drain();
+        closed |= event_count && !(events[0].flags & LAPSE_EVENT_OPEN);
+        sleep_us(1000);
+    }
+    check(closed && !lapse_pending(sub), "and closed at last");
+    forget(p, 4);
 }
 
 /* A hole before, a hole in, and a part that cannot be registered. */
@@ -250,156 +219,6 @@ static void test_patched(void)
     forget(p, 64);
 }
 
-/* B1: the callback wants a lock that the freeing thread holds; the callback
- * frees another watched block. */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static atomic_int called;
-static _Atomic(char *) other_block;
-
-static void on_release(const struct lapse_event *e, void *arg)
-{
-    char *block = atomic_exchange(&other_block, NULL);
-
-    (void)e;
-    (void)arg;
-    if (block)
-        sys(SYS_munmap, block, 64 * PAGE);
-    pthread_mutex_lock(&mutex);
-    atomic_fetch_add(&called, 1);
-    pthread_mutex_unlock(&mutex);
-}
-
-static void test_b1(void)
-{
-    lapse_handle s = subscribe(LAPSE_CALLBACK, 0, on_release, NULL);
-    char *p = fresh(256 * PAGE), *q = fresh(64 * PAGE);
-    char *block = malloc(1 << 20);
-
-    lapse_watch(s, p, 256 * PAGE);
-    lapse_watch(s, q, 64 * PAGE);
-    lapse_watch(s, block, 1 << 20);
-    atomic_store(&other_block, q);
-    pthread_mutex_lock(&mutex);
-    sys(SYS_munmap, p, 256 * PAGE);
-    free(block);
-    pthread_mutex_unlock(&mutex);
-    for (int i = 0; i < 2000 && atomic_load(&called) < 3; i++)
-        sleep_us(1000);
-    check(atomic_load(&called) >= 3, "B1: no hang, %d callbacks",
-          atomic_load(&called));
-    lapse_sync(s);
-    lapse_unsubscribe(s);
-}
-
-static int mappings(void)
-{
-    FILE *f = fopen("/proc/self/maps", "r");
-    int c, n = 0;
-
-    while (f && (c = getc(f)) != EOF)
-        n += c == '\n';
-    if (f)
-        fclose(f);
-    return n;
-}
-
-static void test_no_leak(long count)
-{
-    enum { PAGES = 512 };
-    char *p = fresh(PAGES * PAGE), *untouched;
-    int before = mappings();
-    uint64_t random = 1, end = now_ns() + 20000000000u;
-    long i;
-
-    for (i = 0; i < count && now_ns() < end; i++) {
-        char *at = p + random_next(&random) % PAGES * PAGE;
-
-        lapse_watch(sub, at, PAGE);
-        lapse_unwatch(sub, at, PAGE);
-    }
-    check(mappings() <= before, "%ld watch and unwatch: %d mappings more", i,
-          mappings() - before);
-    /* watched by hundreds, first touched while it is, and let go */
-    untouched = mmap(NULL, PAGES * PAGE, RW, ANON, -1, 0);
-    for (i = 0; i < PAGES; i += 2)
-        lapse_watch(sub, untouched + i * PAGE, PAGE);
-    check(mappings() <= before + PAGES + 2, "%d watches: %d mappings more",
-          PAGES / 2, mappings() - before);
-    memset(untouched, 1, PAGES * PAGE);
-    for (i = 0; i < PAGES; i += 2)
-        lapse_unwatch(sub, untouched + i * PAGE, PAGE);
-    munmap(untouched, PAGES * PAGE);
-    check(mappings() <= before + 2, "and gone: %d more",
-          mappings() - before);
-    munmap(p, PAGES * PAGE);
-}
-
-/* The program closes what it did not open. */
-static void test_closed(void)
-{
-    char *p = watched(8);
-    bool overflow = false;
-
-    close_range(3, ~0u, 0);
-    sys(SYS_munmap, p, PAGE);
-    for (int i = 0; i < 1000 && !overflow; i++) {
-        drain();
-        for (int k = 0; k < event_count; k++)
-            overflow |= events[k].flags & LAPSE_EVENT_OVERFLOW;
-        sleep_us(1000);
-    }
-    check(overflow, "closed by the program: OVERFLOW");
-    drain_all();
-    sys(SYS_munmap, p + PAGE, PAGE);
-    told("closed, and made anew", p + PAGE, PAGE, LAPSE_REASON_MUNMAP);
-    forget(p, 8);
-}
-
-static void in_child(char *p)
-{
-    bool pending = lapse_pending(sub);
-    bool overflow = false;
-
-    sys(SYS_munmap, p, PAGE); /* nobody sees it, so everything is told */
-    drain();
-    for (int k = 0; k < event_count; k++)
-        overflow |= events[k].flags & LAPSE_EVENT_OVERFLOW;
-    check(pending && overflow, "child: OVERFLOW");
-    drain_all();
-    sys(SYS_munmap, p + PAGE, PAGE);
-    told("child: munmap", p + PAGE, PAGE, LAPSE_REASON_MUNMAP);
-    fflush(stdout);
-    _exit(api_end());
-}
-
-static void test_fork(void)
-{
-    char *p = watched(4);
-    pid_t pid;
-
-    fflush(stdout);
-    pid = fork();
-    if (!pid)
-        in_child(p);
-    check(wait_for(pid, 10) == 0, "child of fork");
-    drain();
-    check(!event_count, "parent: nothing of the child's");
-    sys(SYS_munmap, p, PAGE);
-    told("parent: munmap", p, PAGE, LAPSE_REASON_MUNMAP);
-    forget(p, 4);
-}
-
-static bool covered(void)
-{
-    struct lapse_coverage rows[64];
-    int n = lapse_coverage(rows, 64);
-
-    for (int i = 0; i < n && i < 64; i++)
-        if (!strcmp(rows[i].path, "inline system calls"))
-            return rows[i].mechanism == LAPSE_KERNEL;
-    return false;
-}
-
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -411,13 +230,10 @@ int main(int argc, char **argv)
         return 0;
     sub = subscribe(LAPSE_POLL, LAPSE_FORK_KEEP, NULL, NULL);
     test_inline();
+    test_others();
     test_odd_ranges();
     test_ring();
     test_second_libc();
     test_patched();
-    test_b1();
-    test_fork();
-    test_no_leak(argc > 1 ? atol(argv[1]) : 100000);
-    test_closed();
     return api_end();
 }

@@ -85,7 +85,8 @@ if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
         run "backstop_$name" "$limit" env LAPSE_BACKSTOP=uffd \
             "$build/tests/$program" "$@"
     }
-    on kernel 120 api_backstop 1000000
+    on kernel 60 api_backstop
+    on life 120 api_backstop_life 1000000
     on cases 60 api_cases
     on locks 60 api_locks 2
     on signals 120 api_signals
