@@ -227,7 +227,7 @@ static void end_reader(void)
     }
 }
 
-static void register_all(void)
+static void fit_hull(bool all)
 {
     uintptr_t low =
         atomic_load_explicit(&lapse_hull.low, memory_order_seq_cst);
@@ -235,7 +235,7 @@ static void register_all(void)
         atomic_load_explicit(&lapse_hull.high, memory_order_seq_cst);
 
     if (low < high)
-        backstop_fit_by(low, high, false, backstop_pieces);
+        backstop_fit_by(low, high, all, backstop_pieces);
 }
 
 /* What was released meanwhile, nobody saw. */
@@ -243,7 +243,7 @@ static void renew(void)
 {
     end_reader();
     begin();
-    register_all();
+    fit_hull(false);
     tell_overflow();
 }
 
@@ -303,10 +303,20 @@ static void watch_op(uintptr_t start, uintptr_t end)
         backstop_cover(BACKSTOP_PARTLY);
 }
 
+/* Whoever met a filter in change for long, may have registered too much. That
+ * costs no more than time, and is undone here, by the next to come. */
 static void unwatch_op(uintptr_t start, uintptr_t end)
 {
-    if (atomic_load_explicit(&backstop_fd, memory_order_relaxed) >= 0)
-        backstop_fit_by(start, end, true, backstop_pieces);
+    static _Atomic uint64_t seen;
+    uint64_t unsure =
+        atomic_load_explicit(&filter_unsure, memory_order_seq_cst);
+
+    if (atomic_load_explicit(&backstop_fd, memory_order_relaxed) < 0)
+        return;
+    if (atomic_exchange_explicit(&seen, unsure, memory_order_relaxed) !=
+        unsure)
+        fit_hull(true);
+    backstop_fit_by(start, end, true, backstop_pieces);
 }
 
 /* The file is the parent's, and so are its events. */

@@ -146,19 +146,28 @@ static bool is_over(struct held *h, const struct threads *busy)
     return s->partly ? read_clock(CLOCK_MONOTONIC) > h->until : !s->count;
 }
 
+static void begin(struct release *r, uintptr_t start, uintptr_t end)
+{
+    release_begin(r, start, end, LAPSE_REASON_MADVISE);
+    release_count(r, LAPSE_PATH_BACKSTOP, end - start, 1, INSIDE_NOTHING);
+}
+
 /* One more than there is room for: as long as the last of the others is held,
  * who watches is told OVERFLOW. Whom that one waited for is busy still, or
  * out. */
-static void crowd(struct held *h)
+static void crowd(struct held *h, uintptr_t start, uintptr_t end)
 {
     uint64_t live = atomic_load_explicit(&lapse_live, memory_order_relaxed);
+    struct release r;
 
+    begin(&r, start, end);
     if (h->release.slot)
         /* seq_cst B1, as in release.c: before OVERFLOW */
         atomic_fetch_or_explicit(&h->release.slot->blind, live,
                                  memory_order_seq_cst);
     release_overflow(live);
     h->fresh = true;
+    release_end(&r);
 }
 
 void hold_begin(uintptr_t start, uintptr_t end)
@@ -168,12 +177,10 @@ void hold_begin(uintptr_t start, uintptr_t end)
     while (h < &held[HELD_MAX - 1] && h->used)
         h++;
     if (h->used) {
-        crowd(h);
+        crowd(h, start, end);
         return;
     }
-    release_begin(&h->release, start, end, LAPSE_REASON_MADVISE);
-    release_count(&h->release, LAPSE_PATH_BACKSTOP, end - start, 1,
-                  INSIDE_NOTHING);
+    begin(&h->release, start, end);
     release_leave(&h->release); /* others end in any order */
     h->used = h->fresh = true;
 }

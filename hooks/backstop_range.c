@@ -84,6 +84,8 @@ static void apply(uintptr_t start, uintptr_t end, bool on)
 void backstop_fit_by(uintptr_t start, uintptr_t end, bool all,
                      backstop_apply *by)
 {
+    uint64_t unsure =
+        atomic_load_explicit(&filter_unsure, memory_order_relaxed);
     uintptr_t until, again;
 
     while (start < end) {
@@ -91,11 +93,18 @@ void backstop_fit_by(uintptr_t start, uintptr_t end, bool all,
 
         if (is || all)
             by(start, until, is);
-        /* K4: seq_cst loads in span(), after the system call */
-        if ((is || all) && (run(start, until, &again) != is || again != until))
+        /* K4: seq_cst loads in span(), after the system call; if it was wrong
+         * to register some, that is to be undone, too */
+        if ((is || all) &&
+            (run(start, until, &again) != is || again != until)) {
+            all = true;
             continue;
+        }
         start = until;
     }
+    /* Once more, now that it is registered: see unwatch_op. */
+    if (atomic_load_explicit(&filter_unsure, memory_order_relaxed) != unsure)
+        atomic_fetch_add_explicit(&filter_unsure, 1, memory_order_seq_cst);
 }
 
 void backstop_fit(uintptr_t start, uintptr_t end)

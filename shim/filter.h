@@ -62,6 +62,9 @@ bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end);
  */
 bool filter_span(const struct filter *f, uintptr_t at, uintptr_t *until);
 
+/* How often it said so because bits were being removed all the time. */
+extern _Atomic uint64_t filter_unsure __attribute__((visibility("hidden")));
+
 /* Add one watch to each page. 0, -ENOMEM, -EOVERFLOW: nothing changed. */
 int filter_watch(struct filter *f, uintptr_t start, uintptr_t end);
 

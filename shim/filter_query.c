@@ -143,6 +143,7 @@ static bool span_of_tree(const struct filter_leaf *leaf, uint64_t page,
 }
 
 #define SPAN_TRIES 64
+_Atomic uint64_t filter_unsure;
 
 bool filter_span(const struct filter *f, uintptr_t at, uintptr_t *until)
 {
@@ -169,6 +170,7 @@ bool filter_span(const struct filter *f, uintptr_t at, uintptr_t *until)
                                         memory_order_seq_cst) == before))
             return is;
     }
+    atomic_fetch_add_explicit(&filter_unsure, 1, memory_order_relaxed);
     *until = (uintptr_t)((page | (FILTER_WAYS - 1)) + 1) << PAGE_SHIFT;
     return true;
 }

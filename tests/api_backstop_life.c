@@ -92,6 +92,104 @@ static void test_no_leak(long count)
     munmap(p, PAGES * PAGE);
 }
 
+/*
+ * R1 of hooks/backstop.h: two subscribers watch and unwatch, two threads
+ * release by sites, all in the same pages. When they rest, an inline madvise
+ * makes an event just where a page is watched.
+ */
+#define RACED 64
+
+static char *raced;
+static unsigned char watches[2][RACED];
+static lapse_handle racer[2];
+static atomic_bool rest;
+
+static void *watch_some(void *which)
+{
+    int me = which != NULL;
+    uint64_t random = now_ns() | 1;
+
+    while (!atomic_load(&rest)) {
+        unsigned i = random_next(&random) % RACED;
+        unsigned n = 1 + random_next(&random) % (RACED - i);
+
+        for (unsigned k = 0; k < n; k++)
+            if (watches[me][i + k])
+                n = k ? k : (lapse_unwatch(racer[me], raced + i * PAGE, PAGE),
+                             watches[me][i] = 0);
+        if (!n || lapse_watch(racer[me], raced + i * PAGE, n * PAGE))
+            continue;
+        memset(&watches[me][i], 1, n);
+    }
+    return NULL;
+}
+
+static void *release_some(void *unused)
+{
+    uint64_t random = now_ns() | 1;
+
+    while (!atomic_load(&rest)) {
+        unsigned i = random_next(&random) % RACED;
+        unsigned n = 1 + random_next(&random) % (RACED - i);
+
+        if (random_next(&random) % 2)
+            madvise(raced + i * PAGE, n * PAGE, MADV_DONTNEED);
+        else
+            mmap(raced + i * PAGE, n * PAGE, RW, ANON | MAP_FIXED, -1, 0);
+    }
+    return unused;
+}
+
+/* lapse_poll waits for what the reader has in its hands. */
+static uint64_t backstopped(void)
+{
+    struct lapse_stats s = {.size = sizeof s};
+    struct lapse_event e[16];
+
+    lapse_poll(racer[0], e, 16);
+    lapse_stats(&s);
+    return s.path[LAPSE_PATH_BACKSTOP].releases;
+}
+
+static void test_races(void)
+{
+    unsigned missed = 0, extra = 0, watched_pages = 0;
+    pthread_t thread[4];
+
+    raced = fresh((RACED + 1) * PAGE);
+    for (int i = 0; i < 2; i++)
+        racer[i] = subscribe(LAPSE_POLL, 0, NULL, NULL);
+    for (int round = 0; round < 40; round++) {
+        atomic_store(&rest, false);
+        for (int i = 0; i < 4; i++)
+            pthread_create(&thread[i], NULL, i < 2 ? watch_some : release_some,
+                           i % 2 ? raced : NULL);
+        sleep_us(20000);
+        atomic_store(&rest, true);
+        for (int i = 0; i < 4; i++)
+            pthread_join(thread[i], NULL);
+        /* the next unwatch undoes what was registered too much */
+        lapse_watch(racer[0], raced + RACED * PAGE, PAGE);
+        lapse_unwatch(racer[0], raced + RACED * PAGE, PAGE);
+        for (unsigned i = 0; i < RACED; i++) {
+            bool is = watches[0][i] || watches[1][i];
+            uint64_t before = backstopped();
+
+            sys(SYS_madvise, raced + i * PAGE, PAGE, MADV_DONTNEED);
+            before = backstopped() - before;
+            watched_pages += is;
+            missed += is && !before;
+            extra += !is && before;
+        }
+    }
+    check(!missed && !extra, "races: %u of %u watched missed, %u others told",
+          missed, watched_pages, extra);
+    check(watched_pages > 100 && watched_pages < 40 * RACED, "both kinds");
+    for (int i = 0; i < 2; i++)
+        lapse_unsubscribe(racer[i]);
+    munmap(raced, (RACED + 1) * PAGE);
+}
+
 /* The program closes what it did not open. */
 static void test_closed(void)
 {
@@ -158,6 +256,7 @@ int main(int argc, char **argv)
     test_b1();
     test_fork();
     test_no_leak(argc > 1 ? atol(argv[1]) : 100000);
+    test_races();
     test_closed();
     return api_end();
 }
