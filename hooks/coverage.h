@@ -19,8 +19,8 @@
 
 /*
  * What became of a path. where is one of those above; the strings must live
- * for ever. Only one thread sets, the constructor's or the one that holds the
- * loader's lock; anybody may read meanwhile.
+ * for ever. Only one thread sets a row: the constructor's, the one that holds
+ * the loader's lock, the backstop's its two; anybody may read meanwhile.
  */
 void coverage_set(const char *path, const char *where,
                   enum lapse_mechanism mechanism, const char *detail);

@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "hooks/account.h"
+#include "hooks/backstop.h"
 #include "hooks/brk.h"
 #include "hooks/file.h"
 #include "hooks/file_range.h"
@@ -43,12 +44,44 @@ static void pass_begin(struct release *r, unsigned path)
     release_count(r, path, 0, 0, INSIDE_NOTHING);
 }
 
+static bool lift(uintptr_t start, uintptr_t end)
+{
+    return backstop_cares(start, end) && backstop_lift(start, end);
+}
+
+/* Before the record closes: R2 in backstop.h. */
+static void refit(uintptr_t start, uintptr_t end)
+{
+    if (backstop_cares(start, end))
+        backstop_fit(start, end);
+}
+
+/* What lies there after the call is new, and not registered. */
+static bool replaces(unsigned path)
+{
+    return path == LAPSE_PATH_MMAP || path == LAPSE_PATH_SHMAT;
+}
+
+/* The program gets this as new memory, if the call did not fail. */
+static void mapped(long ret, size_t len)
+{
+    uintptr_t start, end;
+
+    if (ret > 0 && range_of_call((uintptr_t)ret, len, &start, &end) &&
+        backstop_cares(start, end))
+        backstop_mapped(start, end);
+}
+
 /* The usual case: one range, known before. */
 #define AROUND(r, start, end, path, reason, stack, call)                     \
     do {                                                                      \
+        bool lifted_;                                                         \
         release_begin(&(r), start, end, reason);                              \
         account(&(r), path, (end) - (start), stack);                          \
+        lifted_ = lift(start, end);                                           \
         ret = (call);                                                         \
+        if (lifted_ || replaces(path))                                        \
+            refit(start, end);                                                \
         release_end(&(r));                                                    \
     } while (0)
 #define PASS(r, path, call)                                                   \
@@ -90,6 +123,8 @@ static long hook_mmap(long a0, long a1, long a2, long a3, long a4, long a5,
     else
         PASS(r, LAPSE_PATH_MMAP,
              sys_call6(SYS_mmap, a0, a1, a2, a3, a4, a5));
+    if ((a3 & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED)
+        mapped(ret, (size_t)a1);
     return ret;
 }
 
@@ -118,6 +153,21 @@ static bool mremap_old(long addr, long old_len, long new_len, long flags,
     return keep > *end - *start && (flags & MREMAP_MAYMOVE);
 }
 
+/* What grew in place was nobody's before; so was all of where it moved to. A
+ * mapping takes its registration along: that of pages not watched ends. */
+static void moved(long addr, long old_len, long ret, long new_len)
+{
+    size_t kept = ret == addr ? page_up((size_t)old_len) : 0;
+    uintptr_t start, end;
+
+    if ((size_t)new_len <= kept ||
+        !range_of_call((uintptr_t)ret, (size_t)new_len, &start, &end) ||
+        !backstop_cares(start, end))
+        return;
+    backstop_mapped(start + kept, end);
+    backstop_fit_all(start, end);
+}
+
 static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
                         const uintptr_t *stack)
 {
@@ -129,14 +179,20 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
         range_of_call((uintptr_t)a4, (size_t)a2, &to, &to_end);
     long ret;
 
-    if (has_target)
+    if (has_target) {
         release_begin(&target, to, to_end, LAPSE_REASON_REPLACE);
+        lift(to, to_end);
+    }
     if (has_old)
         AROUND(old, start, end, LAPSE_PATH_MREMAP, LAPSE_REASON_MREMAP, stack,
                sys_call6(SYS_mremap, a0, a1, a2, a3, a4, a5));
     else
         PASS(old, LAPSE_PATH_MREMAP,
              sys_call6(SYS_mremap, a0, a1, a2, a3, a4, a5));
+    if (ret >= 0 || ret < -4095)
+        moved(a0, a1, ret, a2);
+    else if (has_target)
+        refit(to, to_end);
     if (has_target)
         release_end(&target);
     return ret;
@@ -158,6 +214,8 @@ static long hook_brk_call(long a0, long a1, long a2, long a3, long a4,
     else
         PASS(r, LAPSE_PATH_BRK, sys_call3(SYS_brk, a0, a1, a2));
     atomic_store_explicit(&hook_brk, (uintptr_t)ret, memory_order_relaxed);
+    if (now && (uintptr_t)ret > now)
+        mapped((long)page_up(now), (size_t)((uintptr_t)ret - page_up(now)));
     return ret;
 }
 
@@ -230,6 +288,9 @@ static long hook_shmat(long a0, long a1, long a2, long a3, long a4, long a5,
     else
         PASS(r, LAPSE_PATH_SHMAT,
              sys_call3(SYS_shmat, a0, a1, a2));
+    if (!(a2 & SHM_REMAP) &&
+        atomic_load_explicit(&backstop_fd, memory_order_relaxed) >= 0)
+        mapped(ret, shm_segment_size((int)a0));
     return ret;
 }
 

@@ -11,11 +11,13 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "hooks/backstop.h"
 #include "hooks/brk.h"
 #include "hooks/caller.h"
 #include "hooks/coverage.h"
 #include "hooks/free.h"
 #include "hooks/site.h"
+#include "shim/config.h"
 #include "shim/log.h"
 #include "shim/range.h"
 #include "shim/report.h"
@@ -101,6 +103,8 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     report_modules();
     sites_patch();
     free_patch();
+    if (lapse_config.backstop)
+        backstop_start();
     note_gap();
     /* Last: to `lapse audit` this call is the sign that we are ready. */
     dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);

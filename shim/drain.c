@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include "backstop.h"
 #include "poll.h"
 #include "subscriber.h"
 #include "wake.h"
@@ -77,6 +78,7 @@ static void deliver(struct subscriber *s, enum collect mode)
 
     turn_take(s);
     if (mode == COLLECT_SYNC) {
+        backstop_settle(s);
         poll_rewind(s);
         poll_take(s);
     }
@@ -271,6 +273,8 @@ int lapse_drain(void)
     if (in_callback())
         return -EDEADLK;
     drainer_revive();
+    if (lapse_backstop)
+        lapse_backstop->revive();
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
         struct subscriber *s = &lapse_subscribers.one[i];
 

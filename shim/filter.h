@@ -55,6 +55,16 @@ struct filter {
  * AS-safe; takes no lock. Exact, but for pages being changed meanwhile. */
 bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end);
 
+/*
+ * Is the page at `at` watched, and up to where (*until) does that go on at
+ * least? As filter_query; while bits are removed it may say yes, of up to
+ * FILTER_WAYS pages, wrongly.
+ */
+bool filter_span(const struct filter *f, uintptr_t at, uintptr_t *until);
+
+/* How often it said so because bits were being removed all the time. */
+extern _Atomic uint64_t filter_unsure __attribute__((visibility("hidden")));
+
 /* Add one watch to each page. 0, -ENOMEM, -EOVERFLOW: nothing changed. */
 int filter_watch(struct filter *f, uintptr_t start, uintptr_t end);
 

@@ -109,3 +109,68 @@ bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
            (before & 1) ||
            atomic_load_explicit(&f->removing, memory_order_seq_cst) != before;
 }
+
+/* From page on: how far the bits of one leaf stay the same. */
+static bool span_of_leaf(const struct filter_leaf *leaf, uint64_t page,
+                         uint64_t *until)
+{
+    unsigned i = page & (FILTER_WAYS - 1);
+    bool is = bit_get(leaf->full, i);
+
+    while (++i < FILTER_WAYS && bit_get(leaf->full, i) == is)
+        ;
+    *until = (page & ~(uint64_t)(FILTER_WAYS - 1)) + i;
+    return is;
+}
+
+static bool span_of_tree(const struct filter_leaf *leaf, uint64_t page,
+                         uint64_t *until)
+{
+    for (int level = FILTER_ROOT_LEVEL; level; level--) {
+        unsigned shift = (unsigned)level * FILTER_WAYS_BITS;
+        unsigned i = page >> shift & (FILTER_WAYS - 1);
+
+        *until = ((page >> shift) + 1) << shift;
+        if (bit_get(leaf->full, i)) /* before child: W1 */
+            return true;
+        leaf = atomic_load_explicit(
+            &((const struct filter_node *)leaf)->child[i],
+            memory_order_seq_cst);
+        if (!leaf)
+            return false;
+    }
+    return span_of_leaf(leaf, page, until);
+}
+
+#define SPAN_TRIES 64
+_Atomic uint64_t filter_unsure;
+
+bool filter_span(const struct filter *f, uintptr_t at, uintptr_t *until)
+{
+    uintptr_t low = atomic_load_explicit(&f->low, memory_order_seq_cst);
+    uintptr_t high = atomic_load_explicit(&f->high, memory_order_seq_cst);
+    uint64_t page = at >> PAGE_SHIFT, end;
+
+    *until = at < low && high ? low : USER_END;
+    if (at < low || at >= high)
+        return false;
+    for (unsigned i = 0; i < SPAN_TRIES; i++) {
+        /* seq_cst V1, V2: as in filter_query */
+        uint64_t before =
+            atomic_load_explicit(&f->removing, memory_order_seq_cst);
+        struct filter_node *root =
+            atomic_load_explicit(&f->root, memory_order_seq_cst);
+        bool is = root && span_of_tree(&root->leaf, page, &end);
+
+        if (!root)
+            return false;
+        *until = (uintptr_t)end << PAGE_SHIFT;
+        if (is || (!(before & 1) &&
+                   atomic_load_explicit(&f->removing,
+                                        memory_order_seq_cst) == before))
+            return is;
+    }
+    atomic_fetch_add_explicit(&filter_unsure, 1, memory_order_relaxed);
+    *until = (uintptr_t)((page | (FILTER_WAYS - 1)) + 1) << PAGE_SHIFT;
+    return true;
+}

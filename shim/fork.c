@@ -10,6 +10,9 @@
  */
 #include "fork.h"
 
+#include <pthread.h>
+
+#include "backstop.h"
 #include "drain.h"
 #include "inflight.h"
 #include "report.h"
@@ -56,6 +59,8 @@ static void in_child(void)
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
         subscriber_fork_child(&lapse_subscribers.one[i]);
     drainer_fork_child();
+    if (lapse_backstop)
+        lapse_backstop->fork_child();
     give_back();
 }
 

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <sys/eventfd.h>
 
+#include "backstop.h"
 #include "inflight.h"
 
 #ifdef LAPSE_TEST_HOOKS
@@ -128,6 +129,8 @@ size_t poll_collect(struct subscriber *s, struct lapse_event *events,
 {
     size_t count = 0;
 
+    if (mode == COLLECT_POLL)
+        backstop_settle(s);
     if (mode != COLLECT_SYNC)
         poll_take(s);
     if (count < n && overflow_due(s, mode, &events[count]))

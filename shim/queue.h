@@ -24,7 +24,10 @@
 
 #define QUEUE_OVERFLOW ((uint64_t)1 << 31)
 #define QUEUE_HELD ((uint64_t)1 << 30) /* the consumer keeps some back */
-#define QUEUE_INDEX ((uint64_t)QUEUE_HELD - 1)
+/* The backstop's reader is about to publish: releases that are over may not be
+ * in the queue yet. Set before the kernel lets the releasing thread go. */
+#define QUEUE_COMING ((uint64_t)1 << 29)
+#define QUEUE_INDEX ((uint64_t)QUEUE_COMING - 1)
 
 struct queue {
     _Atomic uint64_t word;

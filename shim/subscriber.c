@@ -7,6 +7,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include "backstop.h"
 #include "config.h"
 #include "drain.h"
 #include "inflight.h"
@@ -42,6 +43,8 @@ int subscriber_lock(lapse_handle h, struct subscriber **out)
     if (err)
         return err;
     drainer_revive();
+    if (lapse_backstop)
+        lapse_backstop->revive();
     s = &lapse_subscribers.one[h.index];
     err = lock_take(&s->lock);
     if (err)
@@ -152,6 +155,8 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     err = s ? pool_open(&s->pool, lapse_config.records) : -ENOSPC;
     if (!err && how->delivery == LAPSE_CALLBACK)
         err = drainer_start();
+    if (!err && lapse_backstop)
+        lapse_backstop->start();
     if (!err)
         err = lock_take(&s->lock);
     if (err) {
@@ -184,6 +189,9 @@ static void retire(struct subscriber *s)
 {
     uint32_t generation = subscriber_generation(s) + 1, index;
     uint64_t word, idle;
+    uintptr_t low = atomic_load_explicit(&s->filter.low, memory_order_relaxed);
+    uintptr_t high =
+        atomic_load_explicit(&s->filter.high, memory_order_relaxed);
     int fd = atomic_exchange_explicit(&s->fd, -1, memory_order_relaxed);
 
     if (!generation)
@@ -209,6 +217,8 @@ static void retire(struct subscriber *s)
     }
     s->first = s->last = s->cursor = 0;
     filter_clear(&s->filter);
+    if (lapse_backstop && high)
+        lapse_backstop->unwatch(low, high);
     s->state = SUBSCRIBER_LEAVING;
     if (fd >= 0)
         sys(SYS_close, fd);

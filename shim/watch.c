@@ -2,6 +2,7 @@
 /* lapse_watch and lapse_unwatch. */
 #include <errno.h>
 
+#include "backstop.h"
 #include "inflight.h"
 #include "release.h"
 #include "subscriber.h"
@@ -87,6 +88,8 @@ int lapse_watch(lapse_handle h, const void *addr, size_t len)
             end);
         err = filter_watch(&s->filter, start, end);
     }
+    if (!err && lapse_backstop)
+        lapse_backstop->watch(start, end);
     if (!err)
         watch_meet_in_flight(s, start, end);
     lock_drop(&s->lock);
@@ -105,6 +108,8 @@ int lapse_unwatch(lapse_handle h, const void *addr, size_t len)
     err = range_of_user(addr, len, &start, &end)
               ? filter_unwatch(&s->filter, start, end)
               : -EINVAL;
+    if (!err && lapse_backstop)
+        lapse_backstop->unwatch(start, end);
     lock_drop(&s->lock);
     return err;
 }

@@ -20,12 +20,16 @@
  * telling away; with it the test must fail:
  *     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
  *         api_stale --all --expect-stale 20000
- * Usage: api_stale [--all] [--expect-stale] [ROUNDS]
+ * With --inline, A enters the kernel by an instruction of its own: only
+ * LAPSE_BACKSTOP=uffd helps then.
+ * Usage: api_stale [--all] [--inline] [--expect-stale] [ROUNDS]
  */
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 
 #include "api.h"
+#include "shim/sys.h"
 
 #define SLOTS 32
 #define STRIDE (2 * PAGE) /* a page that stays mapped lies between two */
@@ -42,6 +46,7 @@ static struct slot {
 static char *base;
 static atomic_bool stop;
 static long rounds = 1000000;
+static bool by_itself; /* --inline */
 static bool all; /* no watches: every release is told */
 static atomic_long stale;
 
@@ -120,7 +125,10 @@ static void *thread_a(void *unused)
             idle = false;
             atomic_store_explicit(&slots[i].turn, TURN_B,
                                   memory_order_release);
-            munmap(slot_page(i), PAGE);
+            if (by_itself)
+                sys(SYS_munmap, slot_page(i), PAGE);
+            else
+                munmap(slot_page(i), PAGE);
         }
         if (idle)
             sched_yield();
@@ -300,6 +308,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--all"))
             all = true;
+        else if (!strcmp(argv[i], "--inline"))
+            by_itself = true;
         else if (!strcmp(argv[i], "--expect-stale"))
             expect = true;
         else

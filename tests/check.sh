@@ -104,6 +104,33 @@ run stale_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
 run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000
+# The kernel as a teller: what no site sees, and that the rest goes on as ever.
+if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
+    on() {
+        name=$1 limit=$2 program=$3
+        shift 3
+        run "backstop_$name" "$limit" env LAPSE_BACKSTOP=uffd \
+            "$build/tests/$program" "$@"
+    }
+    on kernel 60 api_backstop
+    on life 120 api_backstop_life 1000000
+    on cases 60 api_cases
+    on a1 60 case_a a1 2
+    on a2 60 case_a a2
+    on j4 120 case_j4
+    on storm 60 api_storm 3
+    on stale 240 api_stale 50000
+    on stale_inline 240 api_stale --inline 100000
+    on stale_madvise 120 api_backstop_madvise
+else
+    skip backstop "the kernel gives no userfaultfd here"
+fi
+run backstop_refused 20 "$build/tests/api_backstop_refused"
+# These fail without it, so they can fail.
+run backstop_off_inline 60 "$build/tests/api_stale" --inline \
+    --expect-stale 20000
+run backstop_off_madvise 60 "$build/tests/api_backstop_madvise" \
+    --expect-stale
 . tests/cases.sh
 if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"

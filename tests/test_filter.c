@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "shim/range.h"
@@ -327,4 +328,48 @@ Test(filter, never_says_no_of_a_watched_page)
     cr_assert_eq(misses, 0);
     cr_assert_eq(filter_unwatch(&filter, KEPT, KEPT + PAGE_SIZE), 0);
     cr_assert(!filter_query(&filter, 0, USER_END));
+}
+
+/* filter_span against the model: right at every page, and never too far. */
+Test(filter, spans)
+{
+    random_state = 7;
+    base = 3 * GIB - BEFORE * PAGE_SIZE;
+    filter_clear(&filter);
+    memset(count, 0, sizeof(count));
+    for (unsigned i = 0; i < 40; i++) {
+        unsigned a, b;
+
+        draw_range(&a, &b);
+        cr_assert_eq(filter_watch(&filter, at(a), at(b)), 0);
+        for (unsigned k = a; k < b; k++)
+            count[k]++;
+        for (unsigned page = 0; page < PAGES;) {
+            uintptr_t until;
+            bool is = filter_span(&filter, at(page), &until);
+            unsigned k = page;
+
+            cr_assert_gt(until, at(page));
+            for (; k < PAGES && at(k) < until; k++)
+                cr_assert_eq(is, count[k] != 0, "page %u of step %u", k, i);
+            page = k;
+        }
+    }
+}
+
+/* Few steps, however much is watched; beyond all, one. */
+Test(filter, spans_are_long)
+{
+    uintptr_t until, to = 5 * GIB;
+    unsigned steps = 0;
+
+    filter_clear(&filter);
+    cr_assert(!filter_span(&filter, GIB, &until));
+    cr_assert_eq(until, USER_END);
+    cr_assert_eq(filter_watch(&filter, GIB, to), 0);
+    for (uintptr_t p = GIB; p < to; p = until, steps++)
+        cr_assert(filter_span(&filter, p, &until));
+    cr_assert_eq(steps, 4);
+    cr_assert(!filter_span(&filter, 0, &until) && until == GIB);
+    cr_assert(!filter_span(&filter, to, &until) && until == USER_END);
 }
