@@ -217,6 +217,19 @@ blind() {
     else
         skip "static program" "cannot link one"
     fi
+    if [ -e "$build/tests/victims/lib_patcher.so" ]; then
+        is "somebody patches later" 0 "$(status "$lapse" run python3 -c '
+import ctypes, sys
+functions = (ctypes.c_void_p * 3).in_dll(ctypes.CDLL(sys.argv[1]),
+                                         "lib_patcher")
+patch = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int,
+                         ctypes.c_int)(functions[0])
+sys.exit(patch(b"madvise", 12, 0))' "$build/tests/victims/lib_patcher.so")"
+        says "and is named in the report" \
+            "overwritten since by a patch of $build/tests/victims/lib_patcher"
+    else
+        skip "somebody patches later" "the tests are not built"
+    fi
     if musl-gcc -o "$tmp/musl" "$tmp/s.c" 2>/dev/null; then
         is "program of another C library runs" 4 \
             "$(status "$lapse" run "$tmp/musl")"

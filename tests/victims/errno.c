@@ -278,6 +278,48 @@ static void test_syscall(int fd)
     munmap(q, PAGE);
 }
 
+/* Closes it, and says only that it was one. */
+static long opened(long fd)
+{
+    if (fd < 0)
+        return fd;
+    close((int)fd);
+    return 0;
+}
+
+static void test_files(int fd)
+{
+    const char *none = "/none-such/file", *bad = (const char *)KERNEL;
+    int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    BOTH("ftruncate", SYS_ftruncate, ftruncate, fd, 3 * PAGE);
+    BOTH("ftruncate down", SYS_ftruncate, ftruncate, fd, PAGE);
+    BOTH("ftruncate of nothing", SYS_ftruncate, ftruncate, -1, 0);
+    BOTH("ftruncate below zero", SYS_ftruncate, ftruncate, fd, -1L);
+    BOTH("truncate", SYS_truncate, truncate, path, 2 * PAGE);
+    BOTH("truncate of nothing", SYS_truncate, truncate, none, 0);
+    BOTH("truncate, bad path", SYS_truncate, truncate, bad, 0);
+    BOTH("fallocate", SYS_fallocate, fallocate, fd, 0, 0L, 2 * PAGE);
+    BOTH("fallocate, hole", SYS_fallocate, fallocate, fd, punch, 0L, PAGE);
+    BOTH("fallocate of nothing", SYS_fallocate, fallocate, -1, punch, 0L,
+         PAGE);
+    BOTH("fallocate, no length", SYS_fallocate, fallocate, fd, punch, 0L, 0L);
+    BOTH("fallocate, bad mode", SYS_fallocate, fallocate, fd, 0x4000, 0L,
+         PAGE);
+    SAME("open O_TRUNC", EXACT, opened(RAW(SYS_open, path, O_RDWR | O_TRUNC)),
+         opened(open(path, O_RDWR | O_TRUNC)));
+    BOTH("open O_TRUNC of nothing", SYS_open, open, none, O_RDWR | O_TRUNC);
+    BOTH("open, bad path", SYS_open, open, bad, O_RDWR | O_TRUNC);
+    BOTH("open of a directory", SYS_open, open, "/", O_RDWR | O_TRUNC);
+    BOTH("openat, bad directory", SYS_openat, openat, fd, "x",
+         O_RDWR | O_CREAT | O_TRUNC, 0600);
+    SAME("creat", EXACT, opened(RAW(SYS_creat, path, 0600)),
+         opened(creat(path, 0600)));
+    BOTH("creat of nothing", SYS_creat, creat, none, 0600);
+}
+
 int main(void)
 {
     char block[2 * PAGE];
@@ -298,5 +340,6 @@ int main(void)
     test_process_madvise();
     test_remap_file_pages(fd);
     test_syscall(fd);
+    test_files(fd);
     return victim_end();
 }
