@@ -80,7 +80,8 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 	$(Q)$(CC) $(PLAIN) -o $@ $< -Wl,--no-as-needed \
 	    -L$(@D) -l:lib_early.so -Wl,-rpath,'$$ORIGIN' -ldl
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
-	$(Q)$(CC) -pthread -o $@ $< -ldl
+	$(Q)$(CC) -pthread -o $@ $^ -ldl
+$(BUILD)/tests/bench_release: $(BUILD)/tests/compare.o
 
 check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
