@@ -62,6 +62,11 @@ run api_parts 120 "$build/tests/api_parts" ${san:+20000}
 run api_fork 120 "$build/tests/api_fork" 300
 run api_locks 60 "$build/tests/api_locks" 2
 run api_signals 120 "$build/tests/api_signals"
+if [ -z "$san" ]; then
+    run api_bridge 60 "$build/tests/api_bridge"
+else
+    skip api_bridge "jemalloc is not built for a sanitizer"
+fi
 run api_storm 60 "$build/tests/api_storm" 3
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then

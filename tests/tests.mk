@@ -38,10 +38,15 @@ $(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%),$(CRITERION)): \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
+$(BUILD)/tests/test_kept: $(BUILD)/bridges/kept.o
+
 $(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse \
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse $(LDLIBS) \
 	    -Wl,-rpath,'$$ORIGIN/..' -ldl
+
+$(BUILD)/tests/api_bridge: $(BRIDGE)
+$(BUILD)/tests/api_bridge: LDLIBS += -llapse-jemalloc
 
 $(BUILD)/seen/%.o: %.c .deps/ready
 	@mkdir -p $(@D)
