@@ -111,9 +111,11 @@ bool kept_reserve(uintptr_t start, uintptr_t end, unsigned owner,
     return true;
 }
 
-/* Entries of [start, end) from slot 0 to `top`, all busy with this thread. */
-static void unbusy(uintptr_t start, uintptr_t end, unsigned top, bool drop)
+/* What was reserved in [start, end) is busy with this thread. */
+static void unreserve(uintptr_t start, uintptr_t end, bool drop)
 {
+    unsigned top = slots_used();
+
     for (unsigned i = 0; i < top; i++) {
         uint64_t w = look(i);
 
@@ -124,36 +126,50 @@ static void unbusy(uintptr_t start, uintptr_t end, unsigned top, bool drop)
 
 void kept_publish(uintptr_t start, uintptr_t end)
 {
-    unbusy(start, end, slots_used(), false);
+    unreserve(start, end, false);
 }
 
 void kept_abandon(uintptr_t start, uintptr_t end)
 {
-    unbusy(start, end, slots_used(), true);
+    unreserve(start, end, true);
 }
+
+/* The first slot at or after i that is claimed; c->top when there is none. */
+static unsigned next_ours(const struct kept_claim *c, unsigned i)
+{
+    while (i < c->top) {
+        uint64_t rest = c->ours[i / 64] >> (i % 64);
+
+        if (rest)
+            return i + (unsigned)__builtin_ctzll(rest);
+        i = (i / 64 + 1) * 64;
+    }
+    return c->top;
+}
+
+#define EACH_CLAIMED(c, i) \
+    unsigned i = next_ours(c, 0); i < (c)->top; i = next_ours(c, i + 1)
 
 void kept_unclaim(struct kept_claim *c)
 {
-    unbusy(c->start, c->end, slots_used(), false);
+    for (EACH_CLAIMED(c, i))
+        set(i, look(i) & ~BUSY);
     if (c->spare < KEPT_MAX)
         set(c->spare, 0);
 }
 
-/* False: give up, with all before slot *at claimed. */
-static bool claim_all(struct kept_claim *c, unsigned *at)
+/* False: give up. */
+static bool claim_all(struct kept_claim *c)
 {
-    unsigned top = slots_used();
-
-    for (unsigned i = 0; i < top; i++) {
+    for (unsigned i = 0; i < c->top; i++) {
         uint64_t w = look(i);
         uintptr_t start, end;
 
         if (!overlaps(w, c->start, c->end))
             continue;
-        *at = i;
         if (w & BUSY || !swap(i, w, w | BUSY))
             return false;
-        *at = i + 1;
+        c->ours[i / 64] |= 1ul << (i % 64);
         start = start_of(w) > c->start ? start_of(w) : c->start;
         end = end_of(w) < c->end ? end_of(w) : c->end;
         c->bytes += end - start;
@@ -175,32 +191,31 @@ bool kept_claim(struct kept_claim *c, uintptr_t start, uintptr_t end)
 {
     /* M2, with M1 */
     unsigned before = atomic_load_explicit(&moved, memory_order_acquire);
-    unsigned at = 0;
-    bool good;
 
-    *c = (struct kept_claim){start, end, 0, KEPT_MAX};
-    good = claim_all(c, &at);
-    if (good &&
+    c->start = start;
+    c->end = end;
+    c->bytes = 0;
+    c->spare = KEPT_MAX;
+    c->top = slots_used();
+    memset(c->ours, 0, (c->top + 63) / 64 * sizeof(*c->ours));
+    if (claim_all(c) &&
         before == atomic_load_explicit(&moved, memory_order_acquire))
         return true;
-    unbusy(start, end, at, false);
-    if (c->spare < KEPT_MAX)
-        set(c->spare, 0);
+    kept_unclaim(c);
     return false;
 }
 
-static void take_one(struct kept_claim *c, unsigned i, uint64_t w, bool zero)
+static void take_one(struct kept_claim *c, unsigned i, bool zero)
 {
+    uint64_t w = look(i) & ~BUSY;
     uintptr_t start = start_of(w), end = end_of(w);
     uintptr_t a = start > c->start ? start : c->start;
     uintptr_t b = end < c->end ? end : c->end;
 
     if (zero && w & RESIDENT)
         memset((void *)a, 0, b - a);
-    w &= ~BUSY;
     if (start < a && b < end) {
         set(c->spare, with_bounds(w, b, end));
-        c->spare = KEPT_MAX;
         /* M1 */
         atomic_fetch_add_explicit(&moved, 1, memory_order_acq_rel);
         set(i, with_bounds(w, start, a));
@@ -213,39 +228,36 @@ static void take_one(struct kept_claim *c, unsigned i, uint64_t w, bool zero)
 
 void kept_take(struct kept_claim *c, bool zero)
 {
-    unsigned top = c->bytes ? slots_used() : 0;
+    for (EACH_CLAIMED(c, i))
+        take_one(c, i, zero);
+}
 
-    for (unsigned i = 0; i < top; i++) {
-        uint64_t w = look(i);
+/* Where entries that follow one another from `from` on end. */
+static uintptr_t run_end(const struct kept_claim *c, uintptr_t from)
+{
+    uintptr_t was;
 
-        /* not the part behind the range, which take_one() stored */
-        if (overlaps(w, c->start, c->end))
-            take_one(c, i, w, zero);
-    }
+    do {
+        was = from;
+        for (EACH_CLAIMED(c, i)) {
+            uint64_t w = look(i);
+
+            if (start_of(w) <= from && from < end_of(w))
+                from = end_of(w);
+        }
+    } while (from != was);
+    return from;
 }
 
 bool kept_gap(struct kept_claim *c, uintptr_t from, uintptr_t *start,
               uintptr_t *end)
 {
-    unsigned top = slots_used();
-    bool again = true;
-
-    while (again) { /* past the entries that follow one another */
-        again = false;
-        for (unsigned i = 0; i < top; i++) {
-            uint64_t w = look(i);
-
-            if (start_of(w) <= from && from < end_of(w)) {
-                from = end_of(w);
-                again = true;
-            }
-        }
-    }
+    from = run_end(c, from);
     if (from >= c->end)
         return false;
     *start = from;
     *end = c->end;
-    for (unsigned i = 0; i < top; i++) {
+    for (EACH_CLAIMED(c, i)) {
         uint64_t w = look(i);
 
         if (overlaps(w, from, *end))

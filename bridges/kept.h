@@ -36,6 +36,8 @@ struct kept_claim {
     uintptr_t start, end;
     size_t bytes;   /* of the range that are entered */
     unsigned spare; /* a slot for what lies behind the range, or KEPT_MAX */
+    unsigned top;   /* slots before this one may be ours */
+    uint64_t ours[KEPT_MAX / 64];
 };
 /* Claim what is entered in a range. False: somebody has a part of it, or no
  * slot is left; nothing is claimed then. */
