@@ -85,8 +85,10 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 	$(Q)$(CC) $(PLAIN) -o $@ $< -Wl,--no-as-needed \
 	    -L$(@D) -l:lib_early.so -Wl,-rpath,'$$ORIGIN' -ldl
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
-	$(Q)$(CC) -pthread -o $@ $^ -ldl
+	$(Q)$(CC) -pthread -o $@ $^ $(LDLIBS) -ldl
 $(BUILD)/tests/bench_release: $(BUILD)/tests/compare.o
+$(BUILD)/tests/bench_jemalloc: $(LIB)
+$(BUILD)/tests/bench_jemalloc: LDLIBS += -Wl,-rpath,'$$ORIGIN/..'
 
 check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
