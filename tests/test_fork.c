@@ -233,8 +233,9 @@ Test(fork, a_dropped_callback_makes_no_drainer)
     lapse_handle h = unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, count, NULL);
     pid_t pid;
 
-    /* The drainer is up and asleep. Without this the test failed once under
-     * AddressSanitizer; whether by its locks or by ours is not known. */
+    /* The drainer is up and asleep: AddressSanitizer holds a lock while a
+     * thread starts, and the child could make none. Without a sanitizer,
+     * api_fork forks just then. */
     lapse_publish(unit_at(0), 1);
     cr_assert_eq(unit_await(&calls, 1), 1);
     unit_sleep_ms(20);
