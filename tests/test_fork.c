@@ -51,15 +51,21 @@ static bool idle_after_one(lapse_handle h, struct lapse_event *e)
            lapse_poll(h, e + 1, 1) == 0 && !lapse_pending(h);
 }
 
+/* A subscriber with a watch and one event that waits; then a fork. */
+static pid_t forked_with_one_waiting(uint32_t flags, lapse_handle *h)
+{
+    *h = unit_poller(flags);
+    lapse_watch(*h, unit_at(0), 1);
+    lapse_publish(unit_at(0), 1);
+    return forked();
+}
+
 Test(fork, drops_who_did_not_ask)
 {
-    lapse_handle h = unit_poller(LAPSE_ALL);
     struct lapse_event e[2];
-    pid_t pid;
+    lapse_handle h;
+    pid_t pid = forked_with_one_waiting(LAPSE_ALL, &h);
 
-    lapse_watch(h, unit_at(0), 1);
-    lapse_publish(unit_at(0), 1);
-    pid = forked();
     if (!pid) {
         IN_CHILD(lapse_poll(h, e, 1) == -ESTALE);
         IN_CHILD(lapse_watch(h, unit_at(0), 1) == -ESTALE);
@@ -76,13 +82,10 @@ Test(fork, drops_who_did_not_ask)
 
 Test(fork, keeps_who_asked)
 {
-    lapse_handle h = unit_poller(LAPSE_FORK_KEEP);
     struct lapse_event e[2];
-    pid_t pid;
+    lapse_handle h;
+    pid_t pid = forked_with_one_waiting(LAPSE_FORK_KEEP, &h);
 
-    lapse_watch(h, unit_at(0), 1);
-    lapse_publish(unit_at(0), 1);
-    pid = forked();
     if (!pid) {
         IN_CHILD(idle_after_one(h, e));
         lapse_publish(unit_at(1), 1);
