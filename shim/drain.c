@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "poll.h"
+#include "release.h"
 #include "subscriber.h"
 #include "wake.h"
 

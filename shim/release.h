@@ -62,7 +62,7 @@ void release_hull_widen(uintptr_t start, uintptr_t end);
 /* Under the registry's lock, nobody being subscribed. */
 void release_hull_reset(void);
 
-/* Bit i: subscriber i is to be told. */
+/* Bit i: subscriber i is to be told by hooks. */
 extern _Atomic uint64_t lapse_live __attribute__((visibility("hidden")));
 
 void release_unslotted(void);
