@@ -60,6 +60,7 @@ run example 20 "$build/tests/example_protocol"
 run api_cases 60 "$build/tests/api_cases"
 run api_parts 120 "$build/tests/api_parts" ${san:+20000}
 run api_fork 120 "$build/tests/api_fork" 300
+run api_shm 60 "$build/tests/api_shm"
 run api_locks 60 "$build/tests/api_locks" 2
 run api_signals 120 "$build/tests/api_signals"
 if [ -z "$san" ]; then
