@@ -38,10 +38,11 @@ static void print_pair(const char *label, const char *unit, double *a,
                        double *b, double *diff, size_t n)
 {
     double bare = quantile(a, n, 0.5), with = quantile(b, n, 0.5);
+    double differ = quantile(diff, n, 0.5);
 
-    printf("%-26s %-7s %8.1f %8.1f %+8.1f %+7.1f %+7.1f\n", label, unit, bare,
-           with, quantile(diff, n, 0.5), quantile(diff, n, 0.25),
-           quantile(diff, n, 0.75));
+    printf("%-26s %-7s %8.2f %8.2f %+8.2f %+7.2f %+7.2f %+7.2f\n", label, unit,
+           bare, with, differ, quantile(diff, n, 0.25),
+           quantile(diff, n, 0.75), differ / bare * 100);
 }
 
 static int pair(const char *name, int n, const char *bare, const char *with)
