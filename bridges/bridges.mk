@@ -4,7 +4,7 @@
 BRIDGE   := $(BUILD)/liblapse-jemalloc.so
 all: $(BRIDGE)
 
-$(BRIDGE): $(call objects,bridges/jemalloc bridges/kept) $(LIB) \
+$(BRIDGE): $(call objects,bridges/jemalloc bridges/extent bridges/kept) $(LIB) \
     bridges/lapse_jemalloc.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) \

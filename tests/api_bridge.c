@@ -1,55 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * bridges/jemalloc.c: what is watched stays when it is freed, and goes when it
- * is not watched any more. Runs itself with jemalloc preloaded; the truth is
- * taken from /proc/self/pagemap.
+ * is not watched any more.
  */
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
+#include "bridge.h"
 
-#include "api.h"
-#include "bridges/lapse_jemalloc.h"
-
-#define MIB (1ul << 20)
 #define ARENA(n) (((n) + 1) << 20 | 0x100) /* MALLOCX_ARENA, TCACHE_NONE */
 
 static int (*mallctl)(const char *, void *, size_t *, void *, size_t);
 static void *(*mallocx)(size_t, int);
 static void (*dallocx)(void *, int);
-
-static int pagemap = -1;
-
-/* 0 when nothing is there; without root a page has number 0, 1 is said. */
-static uint64_t pfn(const void *p)
-{
-    uint64_t e = 0;
-
-    need(pread(pagemap, &e, sizeof e, (off_t)((uintptr_t)p / PAGE * 8)) ==
-             sizeof e,
-         "pagemap");
-    if (!(e >> 63))
-        return 0;
-    e &= (1ul << 55) - 1;
-    return e ? e : 1;
-}
-
-static size_t resident(const char *p, size_t len)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < len; i += PAGE)
-        n += pfn(p + i) != 0;
-    return n * PAGE;
-}
-
-static struct lapse_jemalloc_stats stats(void)
-{
-    struct lapse_jemalloc_stats s = {.size = sizeof s};
-
-    need(lapse_jemalloc_stats(&s) == 0, "stats");
-    return s;
-}
 
 static unsigned arena_new(void)
 {
@@ -98,14 +58,6 @@ static char *filled(unsigned arena, size_t len)
     need(p != NULL, "mallocx");
     memset(p, 0x5a, len);
     return p;
-}
-
-static bool all(const char *p, size_t len, char c)
-{
-    for (size_t i = 0; i < len; i++)
-        if (p[i] != c)
-            return false;
-    return true;
 }
 
 /* The control: an arena made after the bridge came has it not. */
@@ -391,140 +343,6 @@ static void case_full(unsigned n, lapse_handle s)
     arena_do("purge", n);
 }
 
-/* Threads, each with a small cache of what it watches. */
-enum { THREADS = 4, ENTRIES = 8 };
-static atomic_bool stop;
-static atomic_long rounds, hits, stale, spoilt;
-
-struct entry {
-    char *page;
-    size_t len;
-    uint64_t first, last;
-};
-
-static void drop(lapse_handle s, struct entry *e)
-{
-    if (e->page)
-        lapse_unwatch(s, e->page, e->len);
-    e->page = NULL;
-}
-
-static void drain(lapse_handle s, struct entry *cache)
-{
-    struct lapse_event e[16];
-    int n;
-
-    while (lapse_pending(s) && (n = lapse_poll(s, e, 16)) > 0)
-        for (int i = 0; i < n; i++)
-            for (int j = 0; j < ENTRIES; j++)
-                if (cache[j].page &&
-                    event_overlaps(&e[i], cache[j].page, cache[j].len))
-                    drop(s, &cache[j]);
-}
-
-static void lookup(lapse_handle s, struct entry *cache, char *p, size_t len,
-                   uint64_t *seed)
-{
-    char *page = (char *)((uintptr_t)p & ~(PAGE - 1));
-    struct entry *e;
-
-    len = (size_t)(p + len - page);
-    drain(s, cache);
-    for (int i = 0; i < ENTRIES; i++)
-        if (cache[i].page == page && cache[i].len == len) {
-            atomic_fetch_add(&hits, 1);
-            if (pfn(page) != cache[i].first ||
-                pfn(page + len - 1) != cache[i].last)
-                atomic_fetch_add(&stale, 1);
-            return;
-        }
-    e = &cache[random_next(seed) % ENTRIES];
-    drop(s, e);
-    if (lapse_watch(s, page, len) == 0)
-        *e = (struct entry){page, len, pfn(page), pfn(page + len - 1)};
-}
-
-static void *worker(void *arg)
-{
-    uint64_t seed = (uintptr_t)arg + 1;
-    lapse_handle s = subscribe(LAPSE_POLL, 0, NULL, NULL);
-    struct entry cache[ENTRIES] = {0};
-
-    while (!stop) {
-        size_t len = (64 + random_next(&seed) % 5 * 200) * 1024;
-        char *p = malloc(len), c = (char)random_next(&seed);
-
-        memset(p, c, len);
-        lookup(s, cache, p, len, &seed);
-        if (!all(p, len, c))
-            atomic_fetch_add(&spoilt, 1);
-        free(p);
-        p = calloc(1, len);
-        if (!all(p, len, 0))
-            atomic_fetch_add(&spoilt, 1);
-        free(p);
-        atomic_fetch_add(&rounds, 1);
-    }
-    for (int i = 0; i < ENTRIES; i++)
-        drop(s, &cache[i]);
-    lapse_unsubscribe(s);
-    return NULL;
-}
-
-static int child_of_threads(void)
-{
-    for (int i = 0; i < 20; i++) {
-        size_t len = (size_t)(i % 7 + 1) * 200 * 1024;
-        char *p = calloc(1, len);
-
-        if (!p || !all(p, len, 0))
-            return 1;
-        memset(p, i, len);
-        lapse_jemalloc_purge();
-        if (!all(p, len, (char)i))
-            return 2;
-        free(p);
-    }
-    return 0;
-}
-
-/* The copy on write after a fork is no release: stale only without. */
-static void case_threads(bool forking)
-{
-    pthread_t t[THREADS];
-    uint64_t end = now_ns() + 2000000000u;
-    int children = 0, bad = 0;
-    struct lapse_jemalloc_stats was = stats();
-
-    stop = false;
-    rounds = hits = stale = spoilt = 0;
-    for (int i = 0; i < THREADS; i++)
-        pthread_create(&t[i], NULL, worker, (void *)(uintptr_t)i);
-    while (now_ns() < end) {
-        pid_t pid = forking ? fork() : -1;
-
-        if (pid == 0)
-            _exit(child_of_threads());
-        if (pid > 0) {
-            children++;
-            bad += wait_for(pid, 10) != 0;
-        }
-        lapse_jemalloc_purge();
-    }
-    stop = true;
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(t[i], NULL);
-    check(rounds > 0 && !spoilt, "threads: %ld rounds, %ld contents spoilt",
-          rounds, spoilt);
-    if (forking)
-        check(!bad, "%d children forked meanwhile, %d bad", children, bad);
-    else
-        check(hits > 0 && !stale, "%ld hits, %ld stale, %zu purges refused",
-              hits, stale, (size_t)(stats().refused - was.refused));
-    lapse_jemalloc_purge();
-    check(stats().kept_bytes == 0, "all unwatched: nothing is kept");
-}
-
 static void case_oversize(lapse_handle s)
 {
     char *p = malloc(16 * MIB);
@@ -540,7 +358,7 @@ static void case_oversize(lapse_handle s)
     check(resident(p, 16 * MIB) < MIB, "and given back");
 }
 
-static int with_jemalloc(void)
+static void cases(void)
 {
     lapse_handle s = subscribe(LAPSE_POLL, 0, NULL, NULL);
     unsigned n;
@@ -548,12 +366,6 @@ static int with_jemalloc(void)
     *(void **)&mallctl = dlsym(RTLD_DEFAULT, "mallctl");
     *(void **)&mallocx = dlsym(RTLD_DEFAULT, "mallocx");
     *(void **)&dallocx = dlsym(RTLD_DEFAULT, "dallocx");
-    if (!mallctl) {
-        puts("skip: no libjemalloc.so.2 here");
-        return 77;
-    }
-    pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    need(pagemap >= 0, "pagemap");
     check(stats().installed > 0, "installed by itself in %d arenas",
           (int)stats().installed);
     case_oversize(s);
@@ -568,38 +380,18 @@ static int with_jemalloc(void)
     case_destroy(n, s);
     case_chain(s);
     case_mixed(s);
-    lapse_jemalloc_purge();
-    case_threads(false);
-    case_threads(true);
-    return api_end();
 }
 
-static int without_jemalloc(void)
+static void without_jemalloc(void)
 {
     check(lapse_jemalloc_install() == -ENOTSUP, "no jemalloc: -ENOTSUP");
     check(lapse_jemalloc_purge() == 0 && stats().installed == 0,
           "and nothing to do");
-    return api_end();
 }
 
 int main(int argc, char **argv)
 {
-    int status;
-
-    if (argc == 2)
-        return strcmp(argv[1], "jemalloc") ? without_jemalloc()
-                                           : with_jemalloc();
-    fflush(stdout);
-    if (fork() == 0) {
-        unsetenv("LD_PRELOAD");
-        execl(argv[0], argv[0], "plain", (char *)NULL);
-        _exit(2);
-    }
-    wait(&status);
-    if (status)
-        return 1;
-    setenv("LD_PRELOAD", "libjemalloc.so.2", 1);
-    setenv("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0", 1);
-    execl(argv[0], argv[0], "jemalloc", (char *)NULL);
-    return 2;
+    if (argc == 1 && !dlsym(RTLD_DEFAULT, "mallctl"))
+        without_jemalloc();
+    return api_failures ? api_end() : with_jemalloc(argc, argv, cases);
 }

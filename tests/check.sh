@@ -65,8 +65,10 @@ run api_locks 60 "$build/tests/api_locks" 2
 run api_signals 120 "$build/tests/api_signals"
 if [ -z "$san" ]; then
     run api_bridge 60 "$build/tests/api_bridge"
+    run api_bridge_threads 60 "$build/tests/api_bridge_threads"
 else
     skip api_bridge "jemalloc is not built for a sanitizer"
+    skip api_bridge_threads "as above"
 fi
 run api_storm 60 "$build/tests/api_storm" 3
 delayed=$(realpath "$build")/delayed/lib

@@ -45,8 +45,9 @@ $(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse $(LDLIBS) \
 	    -Wl,-rpath,'$$ORIGIN/..' -ldl
 
-$(BUILD)/tests/api_bridge: $(BRIDGE)
-$(BUILD)/tests/api_bridge: LDLIBS += -llapse-jemalloc
+$(BUILD)/tests/api_bridge $(BUILD)/tests/api_bridge_threads: $(BRIDGE)
+$(BUILD)/tests/api_bridge $(BUILD)/tests/api_bridge_threads: \
+    LDLIBS += -llapse-jemalloc
 
 $(BUILD)/seen/%.o: %.c .deps/ready
 	@mkdir -p $(@D)
