@@ -79,6 +79,8 @@ int lapse_jemalloc_install(void)
     pthread_mutex_lock(&installing);
     if (!mallctl)
         *(void **)&mallctl = dlsym(RTLD_DEFAULT, "mallctl");
+    if (!mallctl)
+        dlerror(); /* the program's next one is not about this */
     if (mallctl && !mallctl("arenas.narenas", &n, &len, NULL, 0)) {
         make_oversize_arena();
         err = 0;
