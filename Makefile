@@ -76,9 +76,9 @@ $(LIB): $(call objects,$(SHIM) $(HOOKS)) $(ZYOBJ) shim/lapse.map
 	    $(LIBFLAGS)
 	$(Q)ln -sf liblapse.so $(BUILD)/liblapse.so.$(SOVER)
 
--include scripts/scripts.mk tests/tests.mk
+-include bridges/bridges.mk scripts/scripts.mk tests/tests.mk
 
-install: all
+install: all install-bridges
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin \
 	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man3 \

@@ -9,6 +9,7 @@
 
 #include "backstop.h"
 #include "poll.h"
+#include "release.h"
 #include "subscriber.h"
 #include "wake.h"
 

@@ -107,7 +107,7 @@ void release_free_widen(uint32_t reasons, uintptr_t start, uintptr_t end);
 /* Does anybody want to be told that this block is freed? */
 bool release_free_wanted(uintptr_t start, uintptr_t end);
 
-/* Bit i: subscriber i is to be told. */
+/* Bit i: subscriber i is to be told by hooks. */
 extern _Atomic uint64_t lapse_live __attribute__((visibility("hidden")));
 
 void release_unslotted(void);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "inflight.h"
+#include "release.h"
 #include "report.h"
 #include "slab.h"
 #include "subscriber.h"

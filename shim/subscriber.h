@@ -58,8 +58,6 @@ struct subscribers {
 };
 extern struct subscribers lapse_subscribers
     __attribute__((visibility("hidden")));
-/* Bit i: subscriber i is to be told by hooks. */
-extern _Atomic uint64_t lapse_live __attribute__((visibility("hidden")));
 
 static inline uint32_t subscriber_generation(struct subscriber *s)
 {

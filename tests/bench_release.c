@@ -4,8 +4,6 @@
  *
  *     bench_release [LIB]          runs itself without and with LD_PRELOAD=LIB
  *                                  in turn, and prints medians and differences
- *     bench_release pair NAME N 'command' 'command'
- *                                  wall and processor time of the two in turn
  *     bench_release malloc N       N pairs of malloc and free, in malloc_loop()
  *     bench_release child          one of the runs; prints "key value" lines
  *
@@ -17,28 +15,23 @@
  * short, and the fast ones count: those had the processor to themselves.
  */
 #include <dlfcn.h>
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
+#include "compare.h"
 #include "lapse.h"
 #include "sys.h"
 
-#define ROUNDS 9
 #define BATCHES 301
 #define CALLS 100
 #define QUIET 0.1 /* of the batches of a run, the tenth that is fastest */
 #define PAGE 4096ul
 #define TIB ((size_t)1 << 40)
-#define KEYS 64
 
 static int (*subscribe)(const struct lapse_subscription *, lapse_handle *);
 static int (*unsubscribe)(lapse_handle);
@@ -47,34 +40,6 @@ static int (*poll_events)(lapse_handle, struct lapse_event *, size_t);
 
 static lapse_handle handle;
 static char *probe; /* a page that is not mapped, or not touched */
-
-static void die(const char *what)
-{
-    perror(what);
-    exit(2);
-}
-
-static double now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Sorts. */
-static double quantile(double *v, size_t n, double q)
-{
-    qsort(v, n, sizeof(*v), by_value);
-    return v[(size_t)((double)(n - 1) * q + 0.5)];
-}
 
 /* The loops. Each is a function: its loop is all that is in it. */
 
@@ -346,200 +311,6 @@ static int child(void)
     return fflush(stdout) ? 2 : 0;
 }
 
-/* The parent: what the runs printed, by key, a value a round. */
-
-static struct {
-    char key[32];
-    double v[ROUNDS];
-} seen[2][KEYS];
-
-static double *values(int preloaded, const char *key)
-{
-    for (int i = 0; i < KEYS; i++) {
-        if (!seen[preloaded][i].key[0])
-            snprintf(seen[preloaded][i].key, 32, "%s", key);
-        if (!strcmp(seen[preloaded][i].key, key))
-            return seen[preloaded][i].v;
-    }
-    die("too many keys");
-    return NULL;
-}
-
-static void run(int preloaded, int with_free, int round, const char *lib)
-{
-    char command[2 * PATH_MAX], self[PATH_MAX], key[32];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    double value;
-    FILE *f;
-
-    if (n < 0)
-        die("readlink");
-    self[n] = 0;
-    snprintf(command, sizeof(command), "exec env %s%s%s '%s' child",
-             with_free ? "LAPSE_FREE=1 " : "",
-             preloaded ? "LD_PRELOAD=" : "-u LD_PRELOAD", preloaded ? lib : "",
-             self);
-    f = popen(command, "r");
-    if (!f)
-        die("popen");
-    while (fscanf(f, "%31s %lf", key, &value) == 2)
-        values(preloaded, key)[round] = value;
-    if (pclose(f)) {
-        fprintf(stderr, "bench_release: a run failed: %s\n", command);
-        exit(2);
-    }
-}
-
-static const struct row {
-    const char *label, *bare, *preloaded;
-    double target; /* for the difference; NAN: none */
-} rows[] = {
-    {"malloc+free, no subscriber", "malloc", "malloc", NAN},
-    {"  LAPSE_FREE=1, no subscriber", "malloc", "free", 3},
-    {"  two watches in the same heap", "malloc", "free.2", 3},
-    {"  1000 watches elsewhere", "malloc", "free.1000", 3},
-    {"munmap of nothing, no subscriber", "munmap", "munmap", 15},
-    {"  one subscriber, no watch", "munmap", "munmap.0", 15},
-    {"  1000 watches elsewhere", "munmap", "munmap.1000", 15},
-    {"  100000 watches elsewhere", "munmap", "munmap.100000", 15},
-    {"  between two watched pages", "munmap", "munmap.between", NAN},
-    {"madvise of nothing, no subscriber", "madvise", "madvise", 15},
-    {"  one subscriber, no watch", "madvise", "madvise.0", 15},
-    {"  1000 watches elsewhere", "madvise", "madvise.1000", 15},
-    {"  100000 watches elsewhere", "madvise", "madvise.100000", 15},
-    {"munmap of 1 TiB, no subscriber", "tib", "tib", 1000},
-    {"  100000 watches elsewhere", "tib", "tib.100000", 1000},
-    {"watched munmap, told and polled", "munmap", "watched", 80},
-    {"lapse_pending, nothing waits", NULL, "pending", NAN},
-    {"lapse_poll, nothing waits", NULL, "poll", NAN},
-};
-
-static double median_of(const double *v)
-{
-    double copy[ROUNDS];
-
-    memcpy(copy, v, sizeof(copy));
-    return quantile(copy, ROUNDS, 0.5);
-}
-
-static int print_row(const struct row *r)
-{
-    char more[2][40];
-    double diff[ROUNDS], bare = NAN, target = r->target, m;
-
-    snprintf(more[0], 40, "%s+", r->bare ? r->bare : "");
-    snprintf(more[1], 40, "%s+", r->preloaded);
-    for (int i = 0; i < ROUNDS; i++)
-        diff[i] = values(1, more[1])[i] -
-                  (r->bare ? values(0, more[0])[i] : 0);
-    if (r->bare)
-        bare = median_of(values(0, r->bare));
-    m = quantile(diff, ROUNDS, 0.5);
-    if (r->bare)
-        printf("%-34s %8.1f", r->label, bare);
-    else
-        printf("%-34s %8s", r->label, "-");
-    printf(" %8.1f %+8.1f %+7.1f %+7.1f", median_of(values(1, r->preloaded)),
-           m, quantile(diff, ROUNDS, 0.25), quantile(diff, ROUNDS, 0.75));
-    if (!isnan(target))
-        printf(" %6.0f%s", target, m > target ? "  over" : "");
-    putchar('\n');
-    return !isnan(target) && m > target;
-}
-
-static int print_memory(void)
-{
-    double lib = median_of(values(1, "rss"));
-
-    printf("%-34s %8s %8.0f %8s %7s %7s %6d%s\n",
-           "memory of the library (kB)", "-", lib, "", "", "", 256,
-           lib > 256 ? "  over" : "");
-    printf("%-34s %8s %8.0f\n", "  of that the process's own", "-",
-           median_of(values(1, "rss.own")));
-    printf("%-34s %8.0f %8.0f %+8.0f\n", "  of its own, of everybody's (kB)",
-           median_of(values(0, "rss.all.own")),
-           median_of(values(1, "rss.all.own")),
-           median_of(values(1, "rss.all.own")) -
-               median_of(values(0, "rss.all.own")));
-    return lib > 256;
-}
-
-static int compare(const char *lib)
-{
-    int over = 0;
-
-    char full[PATH_MAX];
-
-    if (!realpath(lib, full))
-        die(lib);
-    for (int i = 0; i < ROUNDS; i++) {
-        run(i % 2, 0, i, full);
-        run(!(i % 2), 0, i, full);
-        run(1, 1, i, full);
-    }
-    printf("%-34s %8s %8s %8s %7s %7s %6s\n", "ns a call; median of runs",
-           "bare", "preload", "differ", "25%", "75%", "target");
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        over += print_row(&rows[i]);
-    over += print_memory();
-    return over ? 1 : 0;
-}
-
-static void timed(const char *command, double *wall, double *cpu)
-{
-    double t = now_ns();
-    struct rusage use;
-    int status = 0;
-    pid_t pid = fork();
-
-    if (pid == 0) {
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
-    }
-    if (pid < 0 || wait4(pid, &status, 0, &use) < 0)
-        die("run");
-    *wall = (now_ns() - t) / 1e6;
-    *cpu = (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1e3 +
-           (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e3;
-    if (status) {
-        fprintf(stderr, "bench_release: failed: %s\n", command);
-        exit(2);
-    }
-}
-
-static void print_pair(const char *label, const char *unit, double *a,
-                       double *b, double *diff, size_t n)
-{
-    double bare = quantile(a, n, 0.5), with = quantile(b, n, 0.5);
-
-    printf("%-26s %-7s %8.1f %8.1f %+8.1f %+7.1f %+7.1f\n", label, unit, bare,
-           with, quantile(diff, n, 0.5), quantile(diff, n, 0.25),
-           quantile(diff, n, 0.75));
-}
-
-static int pair(const char *name, int n, const char *bare, const char *with)
-{
-    enum { MOST = 999 };
-    static double wall[2][MOST], cpu[2][MOST], dw[MOST], dc[MOST];
-
-    if (n < 1 || n > MOST)
-        n = 7;
-    timed(bare, &wall[0][0], &cpu[0][0]); /* once for the page cache */
-    timed(with, &wall[1][0], &cpu[1][0]);
-    for (int i = 0; i < n; i++) {
-        for (int j = 0; j < 2; j++) {
-            int k = (i + j) % 2;
-
-            timed(k ? with : bare, &wall[k][i], &cpu[k][i]);
-        }
-        dw[i] = wall[1][i] - wall[0][i];
-        dc[i] = cpu[1][i] - cpu[0][i];
-    }
-    print_pair(name, "wall ms", wall[0], wall[1], dw, (size_t)n);
-    print_pair("", "cpu ms", cpu[0], cpu[1], dc, (size_t)n);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     void *p = malloc(64);
@@ -553,7 +324,5 @@ int main(int argc, char **argv)
         malloc_loop(atoi(argv[2]));
         return 0;
     }
-    if (argc == 6 && !strcmp(argv[1], "pair"))
-        return pair(argv[2], atoi(argv[3]), argv[4], argv[5]);
     return compare(argc == 2 ? argv[1] : "build/liblapse.so");
 }

@@ -89,6 +89,14 @@ for a in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2 \
             "$build/tests/api_free_more"
     fi
 done
+run api_shm 60 "$build/tests/api_shm"
+if [ -z "$san" ]; then
+    run api_bridge 60 "$build/tests/api_bridge"
+    run api_bridge_threads 60 "$build/tests/api_bridge_threads"
+else
+    skip api_bridge "jemalloc is not built for a sanitizer"
+    skip api_bridge_threads "as above"
+fi
 run api_storm 60 "$build/tests/api_storm" 3
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then

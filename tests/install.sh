@@ -28,4 +28,13 @@ done
 "$tmp/usr/bin/lapse" run --output "$tmp/out" -- ls / > /dev/null
 grep -q '^lapse: ls' "$tmp/out"
 "$tmp/usr/bin/lapse" check --only sbrk > /dev/null
+cat > "$tmp/bridge.c" << 'END'
+#include <errno.h>
+#include <lapse_jemalloc.h>
+int main(void) { return lapse_jemalloc_install() != -ENOTSUP; }
+END
+# shellcheck disable=SC2046
+cc -std=c11 -Wall -Werror -Wpedantic "$tmp/bridge.c" -o "$tmp/bridge" \
+    $(pkg-config --cflags --libs lapse) -llapse-jemalloc
+LD_LIBRARY_PATH="$tmp/usr/lib" "$tmp/bridge"
 echo "ok      installed, linked by pkg-config, run"

@@ -4,7 +4,7 @@
 #  1. hook objects call nothing outside their closed set (G4);
 #  2. the library exports what the version script says, and nothing else;
 #  3. hooks/ may include shim/, shim/ nothing of hooks/, tools only lapse.h
-#     and report.h;
+#     and report.h, bridges only lapse.h and what is theirs;
 #  4. hook objects use no vector or x87 register;
 #  5. little thread-local storage, and no library dragged in but libc;
 #  6. every source says its licence.
@@ -39,23 +39,31 @@ say "hooks call nothing outside their closed set" "$(for u in $undefined; do
     echo "$defined $data" | tr ' ' '\n' | grep -qx "$u" || echo "$u"
 done)"
 
-say "exports equal the version script" "$(
-    nm -D --defined-only "$build/liblapse.so" |
-        awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
-        sort > "$build/exports.is"
-    sed -n 's/^ *\(lapse_[a-z_]*\);/\1/p' shim/lapse.map |
-        sort > "$build/exports.must"
-    diff "$build/exports.is" "$build/exports.must")"
-say "the header declares every export" "$(
-    while read -r f; do
-        grep -q "\b$f(" shim/lapse.h || echo "$f"
-    done < "$build/exports.must")"
+exports() { # LIBRARY MAP HEADER
+    say "exports of $1 equal the version script" "$(
+        nm -D --defined-only "$build/$1" |
+            awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+            sort > "$build/exports.is"
+        sed -n 's/^ *\(lapse_[a-z_]*\);/\1/p' "$2" |
+            sort > "$build/exports.must"
+        diff "$build/exports.is" "$build/exports.must")"
+    say "$3 declares every export" "$(
+        while read -r f; do
+            grep -q "\b$f(" "$3" || echo "$f"
+        done < "$build/exports.must")"
+}
+exports liblapse.so shim/lapse.map shim/lapse.h
+exports liblapse-jemalloc.so bridges/lapse_jemalloc.map \
+    bridges/lapse_jemalloc.h
 
 say "shim/ includes nothing of hooks/" \
     "$(grep -n '#include.*hooks/' shim/*.c shim/*.h)"
 say "tools include only lapse.h and report.h of the library" \
     "$(grep -nE '#include "((\.\./)?(shim|hooks)/|queue|pool|filter)' \
         scripts/*.c scripts/*.h | grep -vE '(lapse|report)\.h"')"
+
+say "bridges include only lapse.h of the library" \
+    "$(grep -n '#include "' bridges/*.[ch] | grep -vE '"(lapse\.h|bridges/.*)"')"
 
 # shellcheck disable=SC2086
 say "hooks use general registers only" \
@@ -72,9 +80,9 @@ say "no text is writable" "$(readelf -lW "$build/liblapse.so" |
     awk '$1 == "LOAD" && / RWE /')"
 
 say "every source names its licence" "$(
-    for f in shim/*.[ch] hooks/*.[chS] scripts/* tests/*.* tests/victims/*; do
+    for f in shim/*.[ch] hooks/*.[chS] bridges/*.[ch] scripts/* tests/*.* tests/victims/*; do
         head -n 3 "$f" | grep -q SPDX-License-Identifier: || echo "$f"
     done)"
 say "no line is longer than 80 columns" "$(
-    grep -nE '^.{81,}' shim/*.[ch] hooks/*.[chS] | head)"
+    grep -nE '^.{81,}' shim/*.[ch] hooks/*.[chS] bridges/*.[ch] | head)"
 exit $bad

@@ -287,6 +287,12 @@ report() {
     is "--top 0" 0 "$(grep -c Callers "$tmp/err")"
     release "$lapse" run --top 1 2>"$tmp/err"
     is "--top 1" 1 "$(sed '1,/Callers/d' "$tmp/err" | grep -c '0x')"
+    # Attaches and detaches; how long the segment is must be asked for, though
+    # nobody is subscribed.
+    run perl -e '$id = shmget(0, 20480, 01600); shmread($id, $b, 0, 1);
+        shmctl($id, 0, 0)'
+    is "the whole segment is counted" "shmdt 1 1 20K" \
+        "$(awk '$1 == "shmdt" { print $1, $2, $3, $4; exit }' "$tmp/report")"
     # The shell, ten forks of it, and what these execute.
     "$lapse" run bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do
         perl -e "\$x = q(a) x 10_000_000; undef \$x"; done; :' 2>"$tmp/err"

@@ -48,6 +48,8 @@ $(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(BUILD)/tests/test_maps, \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
+$(BUILD)/tests/test_kept: $(BUILD)/bridges/kept.o
+
 # Loads the library by itself, when somebody else has been there.
 ALONE    := $(BUILD)/tests/api_foreign
 $(ALONE): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
@@ -57,7 +59,7 @@ $(ALONE): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) -L$(BUILD) \
-	    -llapse -Wl,-rpath,'$$ORIGIN/..' -ldl
+	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
 
 # Not linked with the library: without it preloaded they are the controls.
@@ -67,6 +69,10 @@ $(CASES): $(BUILD)/tests/%: tests/%.c $(CASEPART) .deps/ready
 	$(Q)$(CC) $(PLAIN) -DCASE_PRELOADED -o $@ \
 	    -Wl,-z,dynamic-undefined-weak \
 	    $(filter %.c,$^) -ldl
+
+$(BUILD)/tests/api_bridge $(BUILD)/tests/api_bridge_threads: $(BRIDGE)
+$(BUILD)/tests/api_bridge $(BUILD)/tests/api_bridge_threads: \
+    LDLIBS += -llapse-jemalloc
 
 $(BUILD)/seen/%.o: %.c .deps/ready
 	@mkdir -p $(@D)
@@ -107,7 +113,10 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 	$(Q)$(CC) $(PLAIN) -o $@ $< -Wl,--no-as-needed \
 	    -L$(@D) -l:lib_early.so -Wl,-rpath,'$$ORIGIN' -ldl
 $(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
-	$(Q)$(CC) -pthread -o $@ $< -ldl
+	$(Q)$(CC) -pthread -o $@ $^ $(LDLIBS) -ldl
+$(BUILD)/tests/bench_release: $(BUILD)/tests/compare.o
+$(BUILD)/tests/bench_jemalloc: $(LIB)
+$(BUILD)/tests/bench_jemalloc: LDLIBS += -Wl,-rpath,'$$ORIGIN/..'
 
 # The rows of `lapse check` under a cache, and against the kernel's events.
 ORACLE   := $(BUILD)/tests/oracle/protocol $(BUILD)/tests/oracle/events

@@ -7,12 +7,13 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 torture=${BUILD:-build}/torture
-status=0
+status=0 bridge=
 
 check() { # what, then the options
     what=$1
     shift
-    out=$("$torture" deadlock --seconds 5 "$@" 2>&1)
+    out=$(env ${bridge:+LD_PRELOAD="$bridge"} "$torture" deadlock \
+        --seconds 5 "$@" 2>&1)
     case $? in
         0) echo "ok   $what: $(echo "$out" | sed -n "$detail")" ;;
         77) echo "skip $what: ${out##*skipped: }" ;;
@@ -36,4 +37,10 @@ check "callback survives jemalloc" --mode callback --allocator jemalloc \
     --seconds 2 "$@"
 check "poll survives jemalloc" --mode poll --allocator jemalloc \
     --seconds 2 "$@"
+# Hooks of ours inside jemalloc, which keep what is watched.
+bridge=$(realpath "${BUILD:-build}/liblapse-jemalloc.so")
+check "poll survives jemalloc with its bridge" --mode poll \
+    --allocator jemalloc --seconds 2 "$@"
+check "callback survives jemalloc with its bridge" --mode callback \
+    --allocator jemalloc --seconds 2 "$@"
 exit $status
