@@ -49,6 +49,19 @@ bool backstop_lift(uintptr_t start, uintptr_t end);
 /* Whatever is mapped in [start, end) now: register what is watched of it. */
 void backstop_fit(uintptr_t start, uintptr_t end);
 
+/* What most hooks do of it around their system call: before it, and if that
+ * said true, after it, before the record closes (R2). */
+static inline bool backstop_before(uintptr_t start, uintptr_t end)
+{
+    return backstop_cares(start, end) && backstop_lift(start, end);
+}
+
+static inline void backstop_after(uintptr_t start, uintptr_t end)
+{
+    if (backstop_cares(start, end))
+        backstop_fit(start, end);
+}
+
 /* The same; what is not watched is unregistered, too. */
 void backstop_fit_all(uintptr_t start, uintptr_t end);
 

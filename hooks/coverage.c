@@ -45,9 +45,9 @@ static struct lapse_coverage table[] = {
         "nobody tells of IORING_OP_FALLOCATE and IORING_OP_FTRUNCATE"),
     GAP("inline system calls", "any code but libc and ld.so",
         "Go and static code enter the kernel by themselves; not seen unless "
-        "they call lapse_publish"),
+        "they call lapse_publish, or with LAPSE_BACKSTOP=uffd"),
     GAP("io_uring", "the kernel",
-        "IORING_OP_MADVISE and IORING_OP_FALLOCATE are not seen yet"),
+        "IORING_OP_MADVISE is seen only with LAPSE_BACKSTOP=uffd"),
     SITE("dlmopen", COVERAGE_SECOND),
     GAP("other processes", "files and segments that are shared with them",
         "what another process cuts off a file, or does to this one, is not "

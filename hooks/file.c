@@ -25,6 +25,7 @@
 #include <sys/uio.h>
 
 #include "hooks/account.h"
+#include "hooks/backstop.h"
 #include "hooks/file_range.h"
 #include "shim/sys.h"
 
@@ -172,6 +173,7 @@ long hook_remove(long a0, long a1, long a2, long a3, long a4, long a5,
 {
     uintptr_t start = 0, end = 0;
     struct release r;
+    bool lifted;
     long ret;
 
     range_of_call((uintptr_t)a0, (size_t)a1, &start, &end);
@@ -181,7 +183,10 @@ long hook_remove(long a0, long a1, long a2, long a3, long a4, long a5,
     if (file_wanted())
         file_publish_mapped(&r, start, end);
     release_test_delay(0);
+    lifted = backstop_before(start, end);
     ret = sys_call3(SYS_madvise, a0, a1, a2);
+    if (lifted)
+        backstop_after(start, end);
     account(&r, LAPSE_PATH_MADVISE, end - start, stack);
     release_end(&r);
     return ret;

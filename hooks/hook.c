@@ -44,18 +44,6 @@ static void pass_begin(struct release *r, unsigned path)
     release_count(r, path, 0, 0, INSIDE_NOTHING);
 }
 
-static bool lift(uintptr_t start, uintptr_t end)
-{
-    return backstop_cares(start, end) && backstop_lift(start, end);
-}
-
-/* Before the record closes: R2 in backstop.h. */
-static void refit(uintptr_t start, uintptr_t end)
-{
-    if (backstop_cares(start, end))
-        backstop_fit(start, end);
-}
-
 /* What lies there after the call is new, and not registered. */
 static bool replaces(unsigned path)
 {
@@ -78,10 +66,10 @@ static void mapped(long ret, size_t len)
         bool lifted_;                                                         \
         release_begin(&(r), start, end, reason);                              \
         account(&(r), path, (end) - (start), stack);                          \
-        lifted_ = lift(start, end);                                           \
+        lifted_ = backstop_before(start, end);                                \
         ret = (call);                                                         \
         if (lifted_ || replaces(path))                                        \
-            refit(start, end);                                                \
+            backstop_after(start, end);                                       \
         release_end(&(r));                                                    \
     } while (0)
 #define PASS(r, path, call)                                                   \
@@ -181,7 +169,7 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
 
     if (has_target) {
         release_begin(&target, to, to_end, LAPSE_REASON_REPLACE);
-        lift(to, to_end);
+        backstop_before(to, to_end);
     }
     if (has_old)
         AROUND(old, start, end, LAPSE_PATH_MREMAP, LAPSE_REASON_MREMAP, stack,
@@ -192,7 +180,7 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
     if (ret >= 0 || ret < -4095)
         moved(a0, a1, ret, a2);
     else if (has_target)
-        refit(to, to_end);
+        backstop_after(to, to_end);
     if (has_target)
         release_end(&target);
     return ret;

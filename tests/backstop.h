@@ -86,8 +86,9 @@ static bool covered(void)
     int n = lapse_coverage(rows, 64);
 
     for (int i = 0; i < n && i < 64; i++)
-        if (!strcmp(rows[i].path, "inline system calls"))
-            return rows[i].mechanism == LAPSE_KERNEL;
+        if (!strcmp(rows[i].path, "inline system calls") &&
+            rows[i].mechanism == LAPSE_KERNEL)
+            return true;
     return false;
 }
 
