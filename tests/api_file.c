@@ -418,6 +418,52 @@ static void test_cancel(void)
     rmdir(place);
 }
 
+static atomic_ulong cuts;
+static atomic_bool enough;
+
+static void *cut_on(void *fd)
+{
+    while (!atomic_load(&enough)) {
+        need(ftruncate((int)(intptr_t)fd, 0) == 0, "ftruncate");
+        need(pwrite((int)(intptr_t)fd, "some text", 8, 0) == 8, "pwrite");
+        atomic_fetch_add(&cuts, 1);
+    }
+    return NULL;
+}
+
+/*
+ * G2: mapped, watched and pinned while the file is being cut, all the time by
+ * another thread. Two cuts later the registration must have lapsed.
+ */
+static void test_race(void)
+{
+    int fd = memfd_create("race", MFD_CLOEXEC), stale = 0, rounds = 0;
+    uint64_t end = now_ns() + 500000000u, value;
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, cut_on, (void *)(intptr_t)fd);
+    for (; now_ns() < end; rounds++) {
+        char *p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+        unsigned long then;
+
+        need(p != MAP_FAILED && lapse_watch(sub, p, PAGE) == 0, "watch");
+        pin_read(p, &value);
+        then = atomic_load(&cuts);
+        while (atomic_load(&cuts) < then + 2)
+            ;
+        stale += !lapse_pending(sub);
+        lapse_unwatch(sub, p, PAGE);
+        munmap(p, PAGE);
+        drain();
+    }
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
+    close(fd);
+    drain();
+    check(rounds && !stale, "registered while the file is cut: %d of %d "
+          "rounds stale", stale, rounds);
+}
+
 /* A first watch that comes while an open() that may cut waits. */
 static void test_late(void)
 {
@@ -486,6 +532,7 @@ int main(void)
     pthread_create(&thread, NULL, all_places, NULL);
     pthread_join(thread, NULL);
     test_counts();
+    test_race();
     test_cancel();
     return api_end();
 }
