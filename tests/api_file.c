@@ -418,6 +418,51 @@ static void test_cancel(void)
     rmdir(place);
 }
 
+static atomic_bool enough;
+
+static void *cut_on(void *fd)
+{
+    for (uint64_t i = 0; !atomic_load(&enough); i++) {
+        need(ftruncate((int)(intptr_t)fd, 0) == 0, "ftruncate");
+        need(pwrite((int)(intptr_t)fd, &i, sizeof i, 0) == sizeof i, "pwrite");
+        sleep_us((long)(i % 4) * 50);
+    }
+    return NULL;
+}
+
+/*
+ * G2: mapped, watched and pinned while another thread cuts the file all the
+ * time. Once the page is another one, the registration must have lapsed.
+ */
+static void test_race(void)
+{
+    int fd = memfd_create("race", MFD_CLOEXEC), stale = 0, rounds = 0;
+    uint64_t end = now_ns() + 500000000u, value, now;
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, cut_on, (void *)(intptr_t)fd);
+    while (now_ns() < end) {
+        char *p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+
+        need(p != MAP_FAILED && lapse_watch(sub, p, PAGE) == 0, "watch");
+        if (pin_read(p, &value) && !lapse_pending(sub)) {
+            while (pin_read(p, &now) && now == value)
+                ;
+            stale += !lapse_pending(sub);
+            rounds++;
+        }
+        lapse_unwatch(sub, p, PAGE);
+        munmap(p, PAGE);
+        drain();
+    }
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
+    close(fd);
+    drain();
+    check(rounds && !stale, "registered while the file is cut: %d of %d "
+          "rounds stale", stale, rounds);
+}
+
 /* A first watch that comes while an open() that may cut waits. */
 static void test_late(void)
 {
@@ -486,6 +531,7 @@ int main(void)
     pthread_create(&thread, NULL, all_places, NULL);
     pthread_join(thread, NULL);
     test_counts();
+    test_race();
     test_cancel();
     return api_end();
 }

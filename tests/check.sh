@@ -109,6 +109,9 @@ fi
 run stale_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_DELAY_BEFORE=20000 LAPSE_TEST_DELAY_AFTER=20000 \
     "$build/tests/api_stale" --all 20000
+run file_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
+    LAPSE_TEST_DELAY_BEFORE=200000 LAPSE_TEST_DELAY_AFTER=20000 \
+    "$build/tests/api_file"
 run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000

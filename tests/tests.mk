@@ -8,7 +8,7 @@
 # What hooks run through is not instrumented in the library, since it runs on
 # threads and stacks that a sanitizer does not know; in unit tests it is.
 UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
-HOOKNOUN := site window patch arch module coverage relocate
+HOOKNOUN := site window patch arch module coverage relocate patched
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a b1 e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
