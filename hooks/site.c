@@ -46,10 +46,8 @@ static bool has_one_site(struct place *place)
     return place->found == 1;
 }
 
-/* hook NULL: syscall(). */
-static void cover_function(const struct hook *hook, struct target *target)
+static void cover_place(struct place place, struct target *target)
 {
-    struct place place = place_of(hook);
     struct window_memo memo = {.begin = NULL};
 
     place.code = module_function(target->module, place.name, &place.size);
@@ -66,12 +64,29 @@ static void cover_function(const struct hook *hook, struct target *target)
     place_finish(&place, target);
 }
 
+/* Makes the same call as madvise(), from a site of its own; whatever number is
+ * not an advice of POSIX it hands on to the kernel. */
+static struct place posix_madvise_place(void)
+{
+    struct place place = place_of(&lapse_hooks[LAPSE_PATH_MADVISE]);
+
+    place.path = place.name = "posix_madvise";
+    return place;
+}
+
 static void cover_libc(struct target *target)
 {
     for (int i = 0; i < HOOK_FILES; i++)
-        cover_function(&lapse_hooks[i], target);
-    cover_function(NULL, target);
+        cover_place(place_of(&lapse_hooks[i]), target);
+    cover_place(posix_madvise_place(), target);
+    cover_place(place_of(NULL), target);
     cover_files(target);
+}
+
+static void cover_nothing(struct place place, struct target *target)
+{
+    place_refuse(&place, "no libc.so.6 is loaded: static, or not glibc");
+    place_finish(&place, target);
 }
 
 static void cover_no_libc(struct target *target)
@@ -80,8 +95,9 @@ static void cover_no_libc(struct target *target)
         bool any = i == HOOK_FILES + FILE_ROWS;
         struct place place = place_of(any ? NULL : &lapse_hooks[i]);
 
-        place_refuse(&place, "no libc.so.6 is loaded: static, or not glibc");
-        place_finish(&place, target);
+        if (i == LAPSE_PATH_MADVISE)
+            cover_nothing(posix_madvise_place(), target);
+        cover_nothing(place, target);
     }
 }
 

@@ -281,6 +281,11 @@ static void test_calls(void)
     madvise(p, PAGE, MADV_WILLNEED);
     munmap(p + 1, PAGE);
     untold("posix_madvise, WILLNEED, a munmap that fails");
+    /* glibc hands on any other number as it is */
+    p = watched(8 * PAGE);
+    need(posix_madvise(p + PAGE, 3 * PAGE, 24) == 0, "DONTNEED_LOCKED");
+    covered("posix_madvise with a number of the kernel's",
+            LAPSE_REASON_MADVISE);
 
     p = watched(4 * PAGE);
     q = mremap(p, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
