@@ -83,15 +83,25 @@ static bool ends_flow(const ZydisDecodedInstruction *insn)
     }
 }
 
+/* Constant once it is made: who decodes is the constructor, or has the
+ * loader's lock. */
+static const ZydisDecoder *the_decoder(void)
+{
+    static ZydisDecoder decoder;
+
+    if (decoder.stack_width != ZYDIS_STACK_WIDTH_64)
+        ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
+                         ZYDIS_STACK_WIDTH_64);
+    return &decoder;
+}
+
 bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out)
 {
-    ZydisDecoder decoder;
     ZydisDecodedInstruction insn;
 
-    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
-                     ZYDIS_STACK_WIDTH_64);
     if (!ZYAN_SUCCESS(
-            ZydisDecoderDecodeInstruction(&decoder, NULL, code, size, &insn)))
+            ZydisDecoderDecodeInstruction(the_decoder(), NULL, code, size,
+                                          &insn)))
         return false;
     out->size = insn.length;
     out->target = 0;
