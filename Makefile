@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # liblapse. Targets: all run check bench torture install clean deps (help says).
-# Options: V=1 shows commands; SAN=address|thread|undefined; BUILD=dir; CC=.
+# Options: V=1 shows commands; SAN=address|thread|undefined; BUILD=dir; CC=;
+# of check: ONLY=text runs the tests whose names have it.
 
 VERSION  := 0.1.0
 SOVER    := 0
@@ -51,7 +52,7 @@ TOOLS    := $(BUILD)/lapse $(BUILD)/torture
 all: $(LIB) $(TOOLS)
 
 help:
-	@sed -n '2,3p' Makefile
+	@sed -n '2,4p' Makefile
 
 # The first thing that needs it brings the packages; see scripts/setup.
 deps: .deps/ready
