@@ -60,11 +60,13 @@ static void note_changes(void)
 
 /*
  * The decoder's tables, some 110 KiB, are wanted once: let the kernel take our
- * read-only pages out of the process again. They come back from the file when
- * somebody looks at them.
+ * read-only pages out of the process again, but for those that ld.so reads.
+ * They come back from the file when somebody looks at them.
  */
 static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
 {
+    uintptr_t headers = (uintptr_t)info->dlpi_phdr;
+
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
@@ -80,7 +82,8 @@ static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
         uintptr_t start = page_up(info->dlpi_addr + h->p_vaddr);
         uintptr_t end = page_down(info->dlpi_addr + h->p_vaddr + h->p_filesz);
 
-        if (h->p_type == PT_LOAD && h->p_flags == PF_R && end > start)
+        if (h->p_type == PT_LOAD && h->p_flags == PF_R && end > start &&
+            (headers < info->dlpi_addr + h->p_vaddr || headers >= end))
             sys(SYS_madvise, start, end - start, MADV_DONTNEED);
     }
     return 1;
@@ -97,7 +100,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
         return;
     }
     shim_start(environment);
-    caller_start();
+    caller_start(lapse_reporting);
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
                           memory_order_relaxed);
     report_modules();

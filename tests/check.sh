@@ -47,6 +47,7 @@ skip() {
 
 
 run rules 60 tests/rules.sh "$build"
+run docs 60 tests/docs.sh "$build"
 for t in tests/test_*.c; do
     t=$(basename "$t" .c)
     case $san:$t in
