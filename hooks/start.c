@@ -26,7 +26,7 @@
 /*
  * A musl program that the library is preloaded into, perhaps for its
  * children's sake, must run. What that C library does not have is declared
- * weak, its absence tells, and nothing is done: its constructors get no
+ * weak, its absence tells, and nothing is patched: its constructors get no
  * arguments either.
  */
 #pragma weak gnu_get_libc_version
@@ -89,6 +89,15 @@ static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
     return 1;
 }
 
+/*
+ * The last thing done: to `lapse audit` this call is the sign that all has been
+ * patched that will be, and that from here on what is not seen is a finding.
+ */
+static void tell_audit(void)
+{
+    dl_iterate_phdr(forget_tables, (void *)(uintptr_t)tell_audit);
+}
+
 __attribute__((constructor)) static void start(int argc, char **argv,
                                                char **environment)
 {
@@ -97,6 +106,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     if (!gnu_get_libc_version) {
         log_warn("this program's C library is not glibc: no release of "
                  "memory is seen in it");
+        tell_audit();
         return;
     }
     shim_start(environment);
@@ -109,8 +119,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     if (lapse_config.backstop)
         backstop_start();
     note_gap();
-    /* Last: to `lapse audit` this call is the sign that we are ready. */
-    dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);
+    tell_audit();
     report_started();
 }
 
