@@ -33,6 +33,9 @@ void release_end_marked(struct release *r);
  */
 void release_void(struct release *r);
 
+/* Does anybody want to be told of some of this, for whatever reason? */
+bool release_wanted(uintptr_t start, uintptr_t end);
+
 /* Tell these subscribers (a bit each) that everything may have lapsed. */
 void release_overflow(uint64_t subscribers);
 

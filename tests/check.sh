@@ -90,6 +90,7 @@ for a in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2 \
     fi
 done
 run api_shm 60 "$build/tests/api_shm"
+run api_huge 60 "$build/tests/api_huge"
 if [ -z "$san" ]; then
     run api_bridge 60 "$build/tests/api_bridge"
     run api_bridge_threads 60 "$build/tests/api_bridge_threads"
