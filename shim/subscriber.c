@@ -177,6 +177,8 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
                           .index = (uint32_t)(s - lapse_subscribers.one)};
     lock_drop(&s->lock);
     lock_drop(&lapse_subscribers.registry);
+    if (lapse_backstop)
+        lapse_backstop->joined();
     return 0;
 out:
     if (module)
