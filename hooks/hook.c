@@ -18,6 +18,7 @@
 #include "hooks/file_range.h"
 #include "hooks/huge_range.h"
 #include "hooks/shm_range.h"
+#include "shim/meet.h"
 #include "shim/release.h"
 #include "shim/sys.h"
 
@@ -57,6 +58,16 @@ static void mapped(long ret, size_t len, enum huge_of of, long what)
     end = huge_end(start, end, of, what);
     if (backstop_cares(start, end))
         backstop_mapped(start, end);
+}
+
+/* A part of some file, maybe, is there now, if the call did not fail. */
+static void mapped_file(long ret, size_t len)
+{
+    uintptr_t start, end;
+
+    if (__builtin_expect(file_wanted(), 0) && ret > 0 &&
+        range_of_call((uintptr_t)ret, len, &start, &end))
+        meet_files(start, end);
 }
 
 /* What the kernel adds to the range that was asked for; see huge_range.h. */
@@ -143,6 +154,8 @@ static long hook_mmap(long a0, long a1, long a2, long a3, long a4, long a5,
              sys_call6(SYS_mmap, a0, a1, a2, a3, a4, a5));
     if ((a3 & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED)
         mapped(ret, (size_t)a1, huge_of_mmap(a3), a4);
+    if (!(a3 & MAP_ANONYMOUS))
+        mapped_file(ret, (size_t)a1);
     return ret;
 }
 
@@ -228,6 +241,7 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
     tail_end(&tail);
     if (has_target)
         release_end(&target);
+    mapped_file(ret, (size_t)a2);
     return ret;
 }
 
@@ -328,6 +342,8 @@ static long hook_remap_file_pages(long a0, long a1, long a2, long a3, long a4,
     else
         PASS(r, LAPSE_PATH_REMAP_FILE_PAGES,
              sys_call6(SYS_remap_file_pages, a0, a1, a2, a3, a4, a5));
+    if (!ret)
+        mapped_file((long)page_down((uintptr_t)a0), (size_t)a1);
     return ret;
 }
 

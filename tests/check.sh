@@ -113,6 +113,8 @@ run stale_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
 run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000
+run file_mapped 60 env LD_PRELOAD="$delayed/liblapse.so.0" \
+    LAPSE_TEST_DELAY_BEFORE=100000 "$build/tests/api_file_mapped"
 # The kernel as a teller: what no site sees, and that the rest goes on as ever.
 if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on() {
