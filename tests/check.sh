@@ -133,6 +133,7 @@ if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on stale 240 api_stale 50000
     on stale_inline 240 api_stale --inline 100000
     on stale_madvise 120 api_backstop_madvise
+    on fit 60 api_backstop_fit
     run backstop_subscribe 60 env LAPSE_BACKSTOP=uffd \
         LD_PRELOAD="$delayed/liblapse.so.0" LAPSE_TEST_DELAY_BEFORE=200000 \
         "$build/tests/api_backstop_subscribe"
