@@ -91,6 +91,7 @@ for a in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2 \
     fi
 done
 run api_shm 60 "$build/tests/api_shm"
+run api_huge 60 "$build/tests/api_huge"
 if [ -z "$san" ]; then
     run api_bridge 60 "$build/tests/api_bridge"
     run api_bridge_threads 60 "$build/tests/api_bridge_threads"
@@ -116,6 +117,8 @@ run file_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
 run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000
+run file_mapped 60 env LD_PRELOAD="$delayed/liblapse.so.0" \
+    LAPSE_TEST_DELAY_BEFORE=100000 "$build/tests/api_file_mapped"
 # The kernel as a teller: what no site sees, and that the rest goes on as ever.
 if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on() {
@@ -134,6 +137,10 @@ if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on stale 240 api_stale 50000
     on stale_inline 240 api_stale --inline 100000
     on stale_madvise 120 api_backstop_madvise
+    on fit 60 api_backstop_fit
+    run backstop_subscribe 60 env LAPSE_BACKSTOP=uffd \
+        LD_PRELOAD="$delayed/liblapse.so.0" LAPSE_TEST_DELAY_BEFORE=200000 \
+        "$build/tests/api_backstop_subscribe"
 else
     skip backstop "the kernel gives no userfaultfd here"
 fi
