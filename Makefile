@@ -40,11 +40,12 @@ LIBFLAGS := -Wl,-soname,liblapse.so.$(SOVER) \
             -Wl,-z,nodelete,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined
 objects   = $(patsubst %,$(BUILD)/%.o,$(1))
 LIB      := $(BUILD)/liblapse.so
+RCACHELIBS := $(BUILD)/liblapse-rcache.a $(BUILD)/liblapse-rcache.so
 TOOLS    := $(BUILD)/lapse $(BUILD)/torture
 
 .SECONDARY:
 
-all: $(LIB) $(TOOLS)
+all: $(LIB) $(RCACHELIBS) $(TOOLS)
 
 help:
 	@sed -n '2,3p' Makefile
@@ -75,7 +76,7 @@ $(LIB): $(call objects,$(SHIM) $(HOOKS)) $(ZYOBJ) shim/lapse.map
 	    $(LIBFLAGS)
 	$(Q)ln -sf liblapse.so $(BUILD)/liblapse.so.$(SOVER)
 
--include scripts/scripts.mk tests/tests.mk
+-include rcache/rcache.mk scripts/scripts.mk tests/tests.mk
 
 install: all
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin \
@@ -91,6 +92,7 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' shim/lapse.pc.in \
 	    > $(DESTDIR)$(LIBDIR)/pkgconfig/lapse.pc
+	$(Q)$(MAKE) -s install-rcache
 
 clean:
 	rm -rf build build-*

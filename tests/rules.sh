@@ -4,7 +4,7 @@
 #  1. hook objects call nothing outside their closed set (G4);
 #  2. the library exports what the version script says, and nothing else;
 #  3. hooks/ may include shim/, shim/ nothing of hooks/, tools only lapse.h
-#     and report.h;
+#     and report.h, rcache/ only lapse.h;
 #  4. hook objects use no vector or x87 register;
 #  5. little thread-local storage, and no library dragged in but libc;
 #  6. every source says its licence.
@@ -56,14 +56,31 @@ say "tools include only lapse.h and report.h of the library" \
     "$(grep -nE '#include "((\.\./)?(shim|hooks)/|queue|pool|filter)' \
         scripts/*.c scripts/*.h | grep -vE '(lapse|report)\.h"')"
 
+say "rcache/ includes only lapse.h and its own files" "$(
+    grep -n '#include "' rcache/*.[ch] | grep -vE '"lapse\.h"' |
+        while IFS= read -r line; do
+            f=${line#*\"}
+            [ -f "rcache/${f%\"*}" ] || echo "$line"
+        done)"
+say "liblapse-rcache.so exports its version script" "$(
+    nm -D --defined-only "$build/liblapse-rcache.so" |
+        awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort \
+        > "$build/exports.is"
+    sed -n 's/^ *\(lapse_[a-z_]*\);/\1/p' rcache/lapse-rcache.map | sort |
+        diff "$build/exports.is" -)"
+say "liblapse-rcache.a defines no other name" "$(
+    nm --defined-only -g "$build/liblapse-rcache.a" |
+        awk 'NF == 3 { print $3 }' | sort | diff "$build/exports.is" -)"
 # shellcheck disable=SC2086
 say "hooks use general registers only" \
     "$(objdump -d --no-show-raw-insn $objects |
         grep -E '%([xyz]mm|st|mm[0-7])' | head -n 3)"
 
 say "at most 64 bytes of thread-local storage" "$(
-    size=$(readelf -lW "$build/liblapse.so" | awk '$1 == "TLS" { print $6 }')
-    [ $((size)) -le 64 ] || echo "$size")"
+    for lib in liblapse liblapse-rcache; do
+        size=$(readelf -lW "$build/$lib.so" | awk '$1 == "TLS" { print $6 }')
+        [ $((size)) -le 64 ] || echo "$lib: $size"
+    done)"
 say "no dependency but libc and the loader" "$(
     readelf -dW "$build/liblapse.so" | grep NEEDED |
         grep -vE 'libc\.so|ld-linux|lib(a|t|ub)san')"
@@ -71,9 +88,9 @@ say "no text is writable" "$(readelf -lW "$build/liblapse.so" |
     awk '$1 == "LOAD" && / RWE /')"
 
 say "every source names its licence" "$(
-    for f in shim/*.[ch] hooks/*.[chS] scripts/* tests/*.* tests/victims/*; do
+    for f in shim/*.[ch] hooks/*.[chS] rcache/*.[ch] scripts/* tests/*.* tests/victims/*; do
         head -n 3 "$f" | grep -q SPDX-License-Identifier: || echo "$f"
     done)"
 say "no line is longer than 80 columns" "$(
-    grep -nE '^.{81,}' shim/*.[ch] hooks/*.[chS] | head)"
+    grep -nE '^.{81,}' shim/*.[ch] hooks/*.[chS] rcache/*.[ch] | head)"
 exit $bad

@@ -15,6 +15,10 @@ VICTIM   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/*.c))
 VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
             $(filter-out lib_%,$(VICTIM)) \
             $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc))
+# Of a noun of rcache/, and clients of it.
+RCACHETEST := $(filter $(BUILD)/tests/test_rcache%,$(CRITERION))
+RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% \
+    $(BUILD)/tests/example_rcache%,$(API))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
 PLAIN    := -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -pthread -MMD -MP -iquote . -iquote shim
@@ -33,6 +37,11 @@ $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
+$(RCACHETEST): $(BUILD)/liblapse-rcache.a
+$(BUILD)/tests/test_rcache_index: $(call objects,rcache/index rcache/pieces)
+$(RCACHEAPI): $(BUILD)/liblapse-rcache.a
+$(RCACHEAPI): RCACHELIB := $(BUILD)/liblapse-rcache.a
+
 $(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%),$(CRITERION)): \
     $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
 	$(call say,LD,$@)
@@ -40,8 +49,8 @@ $(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%),$(CRITERION)): \
 
 $(API): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -L$(BUILD) -llapse \
-	    -Wl,-rpath,'$$ORIGIN/..' -ldl
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< $(RCACHELIB) -L$(BUILD) \
+	    -llapse -Wl,-rpath,'$$ORIGIN/..' -ldl
 
 $(BUILD)/seen/%.o: %.c .deps/ready
 	@mkdir -p $(@D)
@@ -79,8 +88,12 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 	$(call say,CC,$<)
 	$(Q)$(CC) $(PLAIN) -o $@ $< -Wl,--no-as-needed \
 	    -L$(@D) -l:lib_early.so -Wl,-rpath,'$$ORIGIN' -ldl
-$(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
+$(filter-out %/bench_rcache,$(BENCHES)): $(BUILD)/tests/%: $(BUILD)/tests/%.o
 	$(Q)$(CC) -pthread -o $@ $< -ldl
+$(BUILD)/tests/bench_rcache: $(BUILD)/tests/bench_rcache.o \
+    $(BUILD)/liblapse-rcache.so
+	$(Q)$(CC) -pthread -o $@ $< -L$(BUILD) -llapse-rcache -llapse \
+	    -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/..'
 
 check: all $(CRITERION) $(API) $(VICTIMS) $(TESTLIB)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
