@@ -48,7 +48,7 @@ static int set_up(struct lapse_rcache *c)
     if (!err)
         err = tallies_init(&c->tallies);
     c->quick = c->tallies.locked ? NO_QUICK : c->id;
-    c->marks = c->index.shift - TALLY_MARK_SHIFT;
+    c->marks = c->index.shift - INDEX_MARK;
     if (!err)
         err = lru_init(&c->lru);
     if (!err)

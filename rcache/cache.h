@@ -31,13 +31,14 @@
 struct lapse_rcache {
     /* Read by every hit; written at a miss at most. */
     lapse_handle handle;
-    uint64_t quick;   /* the id, or NO_QUICK, for want of membarrier */
+    _Atomic uint64_t quick; /* the id; NO_QUICK while records were taken and
+                               not acted on yet; always without membarrier */
     uintptr_t mine;   /* offset of a thread's entry for us (get.c) from its
                          thread pointer */
     unsigned marks;   /* shift: from a region's offset to its mark's */
-    _Atomic uint32_t draining; /* records were taken, and not acted on yet */
     _Atomic uint32_t going; /* regions that are DEAD or GOING */
     _Atomic uint64_t epoch;
+    _Atomic bool draining; /* as for `quick`, for those that are not */
     struct tallies tallies;
 
     uint64_t id; /* never used again in this process */

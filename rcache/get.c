@@ -119,8 +119,12 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
     struct tally_mark *m;
     index_list *list;
     uint64_t word;
+    size_t mark;
 
-    if (UNLIKELY(me->id != c->quick || !len || !settled(c)))
+    /* acquire D2: `quick` after the word of lapse_pending() */
+    if (UNLIKELY(lapse_pending(c->handle) || !len ||
+                 me->id !=
+                     atomic_load_explicit(&c->quick, memory_order_acquire)))
         return get_slow(c, start, len, access, out);
     list = index_near(&c->index, start);
     if (UNLIKELY(!list))
@@ -128,12 +132,13 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
     word = atomic_load_explicit(list, memory_order_acquire);
     if (UNLIKELY(!index_matches(word, start, start + len - 1, access)))
         return get_slow(c, start, len, access, out);
-    m = tally_mark(t, (uint32_t)(word >> WORD_INDEX));
+    mark = index_mark(word);
+    m = tally_mark_at(t, mark);
     tally_add_plain(m, 1);
     if (UNLIKELY(atomic_load_explicit(list, memory_order_acquire) != word))
         return get_lost(c, start, len, access, out, word);
     tally_hit(t, m, atomic_load_explicit(&c->epoch, memory_order_relaxed));
-    *out = index_region(&c->index, word);
+    *out = index_at_mark(&c->index, mark);
     return 0;
 }
 
@@ -163,14 +168,15 @@ static __attribute__((noinline)) void put_dead(lapse_rcache *c,
 void lapse_rcache_put(lapse_rcache *c, lapse_region *r)
 {
     struct mine *me = mine_of(c);
-    size_t offset = (size_t)((char *)r - c->index.base) >> c->marks;
+    size_t mark = (size_t)((char *)r - c->index.base) >> c->marks;
 
-    if (UNLIKELY(me->id != c->quick)) {
+    /* relaxed: whether this thread has counters; it may be said no wrongly */
+    if (UNLIKELY(me->id !=
+                 atomic_load_explicit(&c->quick, memory_order_relaxed))) {
         put_slow(c, r);
         return;
     }
-    tally_add_plain((struct tally_mark *)((char *)me->tally->mark + offset),
-                    -1u);
+    tally_add_plain(tally_mark_at(me->tally, mark), -1u);
     /* While none is DEAD, this one is not. relaxed: ordered by T2 and T3 */
     if (UNLIKELY(atomic_load_explicit(&c->going, memory_order_relaxed)))
         put_dead(c, r);

@@ -31,6 +31,7 @@ int index_init(struct index *x, size_t region_bytes)
     while ((size_t)1 << x->shift < bytes)
         x->shift++;
     x->stride = (size_t)1 << x->shift;
+    x->per_mark = x->stride >> INDEX_MARK;
     x->top = pieces_map(sizeof(*x->top));
     x->base = pieces_map_large(regions_bytes(x));
     pieces_init(&x->nodes, (sizeof(struct index_node) + 63) / 64 * 64,

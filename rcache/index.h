@@ -51,7 +51,8 @@ typedef _Atomic uint64_t index_list;
 #define WORD_PLACE                                                             \
     ((((uint64_t)1 << WORD_INDEX) - ((uint64_t)1 << WORD_2MIB)) | WORD_LINK)
 
-#define INDEX_NEAR (1u << 15)
+#define INDEX_MARK 4 /* shift */
+#define INDEX_NEAR (1u << 16)
 
 struct index_link {
     index_list region; /* a word for it, or 0 when it was never used */
@@ -85,6 +86,7 @@ struct index {
     struct index_top *top;
     char *base;    /* of all regions: region i lies at base + i * stride */
     size_t stride; /* 1 << shift */
+    size_t per_mark; /* stride / 16 */
     unsigned shift;
     struct pieces nodes, leaves, links;
     /* Leaves by the low bits of their number: the one that was made last. */
@@ -96,6 +98,19 @@ static inline struct lapse_region *index_region(const struct index *x,
 {
     return (struct lapse_region *)(x->base +
                                    (word >> WORD_INDEX) * x->stride);
+}
+
+/* 16 times the index, as it comes out of a word without a link: where the
+ * mark of a region lies; and the region itself, from there. */
+static inline size_t index_mark(uint64_t word)
+{
+    return word >> (WORD_INDEX - INDEX_MARK) & ~(size_t)0 << INDEX_MARK;
+}
+
+static inline struct lapse_region *index_at_mark(const struct index *x,
+                                                 size_t mark)
+{
+    return (struct lapse_region *)(x->base + mark * x->per_mark);
 }
 
 static inline uint32_t index_of(const struct index *x,
@@ -159,7 +174,7 @@ index_near(const struct index *x, uintptr_t addr)
 {
     /* acquire X1: pairs with X2 in index.c, for what is pointed to */
     struct index_leaf *leaf = atomic_load_explicit(
-        &x->near[addr >> (INDEX_PAGE + INDEX_BITS) & (INDEX_NEAR - 1)],
+        &x->near[(uint16_t)(addr >> (INDEX_PAGE + INDEX_BITS))],
         memory_order_acquire);
 
     return leaf ? &leaf->here[addr >> INDEX_PAGE & (INDEX_WAYS - 1)] : NULL;

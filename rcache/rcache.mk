@@ -31,7 +31,8 @@ install-rcache: $(RCACHELIBS)
 	ln -sf liblapse-rcache.so.$(SOVER) \
 	    $(DESTDIR)$(LIBDIR)/liblapse-rcache.so
 	install -m 644 $(BUILD)/liblapse-rcache.a $(DESTDIR)$(LIBDIR)/
-	install -m 644 rcache/lapse_rcache.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 rcache/lapse_rcache.h rcache/lapse_rcache_backends.h \
+	    $(DESTDIR)$(PREFIX)/include/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' rcache/lapse-rcache.pc.in \
 	    > $(DESTDIR)$(LIBDIR)/pkgconfig/lapse-rcache.pc

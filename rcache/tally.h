@@ -35,17 +35,17 @@ struct tally_mark {
     _Atomic uint64_t used; /* when this thread got it last */
 };
 
-#define TALLY_MARK_SHIFT 4 /* of its size */
-_Static_assert(sizeof(struct tally_mark) == 1 << TALLY_MARK_SHIFT, "");
+_Static_assert(sizeof(struct tally_mark) == 16, "index_mark() knows this");
 
 /* Of one thread. Never freed before the cache; a thread that ended leaves its
  * counts behind, and the next new one takes them over. */
 struct tally {
     struct tally *next;
     _Atomic pid_t owner;
-    _Atomic uint64_t hits;
-    char line[40]; /* marks begin on a line of their own */
-    struct tally_mark mark[REGIONS_MAX];
+    /* Written by every hit: not at a place of its page at which the cache (or
+     * another tally) has what every hit reads. */
+    _Atomic uint64_t hits __attribute__((aligned(2048)));
+    struct tally_mark mark[REGIONS_MAX] __attribute__((aligned(2048)));
 };
 
 struct tallies {
@@ -69,6 +69,12 @@ uint32_t tally_sum(const struct tallies *all, uint32_t index);
 /* When any thread got it last; 0: none did. */
 uint64_t tally_used(const struct tallies *all, uint32_t index);
 uint64_t tally_hits(const struct tallies *all);
+
+/* See index_mark(). */
+static inline struct tally_mark *tally_mark_at(struct tally *t, size_t mark)
+{
+    return (struct tally_mark *)((char *)t->mark + mark);
+}
 
 static inline struct tally_mark *tally_mark(struct tally *t, uint32_t index)
 {

@@ -63,6 +63,13 @@ run api_fork 120 "$build/tests/api_fork" 300
 run api_locks 60 "$build/tests/api_locks" 2
 run api_signals 120 "$build/tests/api_signals"
 run api_storm 60 "$build/tests/api_storm" 3
+run api_rcache_cases 120 "$build/tests/api_rcache_cases"
+run api_rcache_backends 60 "$build/tests/api_rcache_backends" "$build/tests"
+if [ -n "$san" ]; then
+    skip api_rcache_malloc "it has a malloc of its own"
+else
+    run api_rcache_malloc 60 "$build/tests/api_rcache_malloc"
+fi
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then
     run api_stale 240 "$build/tests/api_stale" 100000

@@ -39,6 +39,12 @@ $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
 
 $(RCACHETEST): $(BUILD)/liblapse-rcache.a
 $(BUILD)/tests/test_rcache_index: $(call objects,rcache/index rcache/pieces)
+FAKECUDA := $(BUILD)/tests/libfake_cuda.so $(BUILD)/tests/libfake_cudart.so
+$(FAKECUDA): tests/lib_fake_cuda.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PLAIN) $(if $(findstring cudart,$@),-DRUNTIME) -fPIC -shared \
+	    -o $@ $<
+$(BUILD)/tests/api_rcache_backends: | $(FAKECUDA)
 $(RCACHEAPI): $(BUILD)/liblapse-rcache.a
 $(RCACHEAPI): RCACHELIB := $(BUILD)/liblapse-rcache.a
 
