@@ -41,7 +41,7 @@ LIBFLAGS := -Wl,-soname,liblapse.so.$(SOVER) \
 objects   = $(patsubst %,$(BUILD)/%.o,$(1))
 LIB      := $(BUILD)/liblapse.so
 RCACHELIBS := $(BUILD)/liblapse-rcache.a $(BUILD)/liblapse-rcache.so
-TOOLS    := $(BUILD)/lapse $(BUILD)/torture
+TOOLS    := $(BUILD)/lapse $(BUILD)/torture $(BUILD)/lapse-cp
 
 .SECONDARY:
 

@@ -105,6 +105,9 @@ int lapse_rcache_create(const struct lapse_rcache_ops *ops,
  * child).
  * MT yes; AS no; allocates on a miss; CB yes; fork: -ESTALE in the child.
  */
+#if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)
+__attribute__((access(none, 2))) /* it may be memory never written to */
+#endif
 int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
                      unsigned access, lapse_region **out);
 

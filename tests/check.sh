@@ -57,6 +57,7 @@ for t in tests/test_*.c; do
     run "$t" 120 "$build/tests/$t" --jobs 1
 done
 run example 20 "$build/tests/example_protocol"
+run example_rcache 20 "$build/tests/example_rcache"
 run api_cases 60 "$build/tests/api_cases"
 run api_parts 120 "$build/tests/api_parts" ${san:+20000}
 run api_fork 120 "$build/tests/api_fork" 300
@@ -96,5 +97,9 @@ else
     skip install "as above"
 fi
 run torture_deadlock 300 env BUILD="$build" tests/torture_deadlock.sh
+run rcache_cp 60 env BUILD="$build" tests/rcache_cp.sh
+run torture_rcache 180 "$build/torture" rcache --seconds 60
+run torture_rcache_jemalloc 180 "$build/torture" rcache --seconds 60 \
+    --allocator jemalloc
 echo "check: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
