@@ -60,6 +60,7 @@ struct lapse_rcache {
     struct region_stack gc;    /* GOING: to be deregistered */
     struct region_stack freed; /* FREE */
     _Atomic uint64_t registered, deregistered, registered_bytes;
+    _Atomic uint32_t leaving; /* of `going`, those that nobody holds */
 
     pthread_t thread;
     bool has_thread;

@@ -32,6 +32,8 @@ void gc_finish(struct lapse_rcache *c, struct dead_list *dead)
         tally_unhold(&c->tallies, r->index); /* its last put may win now */
         if (win(c, r))
             region_push(&c->gc, r);
+        else
+            atomic_fetch_sub_explicit(&c->leaving, 1, memory_order_relaxed);
     }
     dead->first = NULL;
     gc_collect(c);
@@ -43,8 +45,10 @@ void gc_last_put(struct lapse_rcache *c, struct tally *t,
     if (!cache_is_ours(c))
         return;
     tally_fence(t, r->index); /* T4 */
-    if (win(c, r))
+    if (win(c, r)) {
+        atomic_fetch_add_explicit(&c->leaving, 1, memory_order_relaxed);
         region_push(&c->gc, r);
+    }
     gc_collect(c);
 }
 
@@ -71,6 +75,7 @@ void gc_collect(struct lapse_rcache *c)
             if (!(c->limits.flags & LAPSE_RCACHE_BLIND))
                 lapse_unwatch(c->handle, (void *)start, end - start);
             atomic_fetch_sub_explicit(&c->going, 1, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&c->leaving, 1, memory_order_relaxed);
             region_enter(r, REGION_FREE);
             region_push(&c->freed, r);
         }

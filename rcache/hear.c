@@ -9,6 +9,9 @@ void hear_kill(struct lapse_rcache *c, struct lapse_region *r,
 {
     /* seq_cst: before the barrier (T3), as DEAD; a put looks at it first */
     atomic_fetch_add_explicit(&c->going, 1, memory_order_seq_cst);
+    /* relaxed, here and below: who sees it late asks the registrar once less
+     * than he might */
+    atomic_fetch_add_explicit(&c->leaving, 1, memory_order_relaxed);
     index_remove(&c->index, r);
     lru_remove(&c->lru, r);
     c->bytes -= region_end(r) - region_start(r);

@@ -162,35 +162,63 @@ static void drop_overlapping(struct lapse_rcache *c, struct lapse_region *r)
     gc_finish(c, &dead);
 }
 
-static int ask_registrar(struct lapse_rcache *c, struct lapse_region *r)
+static void pause_a_bit(unsigned tries)
+{
+    static const struct timespec ts = {.tv_nsec = 50000};
+    int err = errno;
+
+    if (tries < 8)
+        sched_yield();
+    else
+        nanosleep(&ts, NULL);
+    errno = err;
+}
+
+static int ask_once(struct lapse_rcache *c, struct lapse_region *r)
 {
     size_t len = region_end(r) - region_start(r);
+    int err = c->ops.register_region(
+        (void *)region_start(r), len,
+        atomic_load_explicit(&r->access, memory_order_relaxed),
+        lapse_region_memory(r), c->ops.arg);
+
+    if (err)
+        return err < 0 ? err : -err;
+    atomic_fetch_add_explicit(&c->registered, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->registered_bytes, len,
+                              memory_order_relaxed);
+    return 0;
+}
+
+/* Room is made where that can help, and waited for where another thread is
+ * about to make it: it may be deregistering just what is in the way. */
+static int ask_registrar(struct lapse_rcache *c, struct lapse_region *r)
+{
+    uint64_t until = 0;
     bool dropped = false;
     unsigned n = 1;
 
-    for (;;) {
-        int err = c->ops.register_region(
-            (void *)region_start(r), len,
-            atomic_load_explicit(&r->access, memory_order_relaxed),
-            lapse_region_memory(r), c->ops.arg);
+    for (unsigned tries = 0;; tries++) {
+        uint32_t leaving =
+            atomic_load_explicit(&c->leaving, memory_order_relaxed);
+        int err = ask_once(c, r);
 
-        if (!err) {
-            atomic_fetch_add_explicit(&c->registered, 1,
-                                      memory_order_relaxed);
-            atomic_fetch_add_explicit(&c->registered_bytes, len,
-                                      memory_order_relaxed);
-            return 0;
-        }
-        if (err > 0)
-            err = -err;
+        if (!err || (!may_evict(err) && err != -EEXIST))
+            return err;
         if (err == -EEXIST && !dropped) {
             drop_overlapping(c, r);
             dropped = true;
-        } else if (may_evict(err) && evict_some(c, n)) {
-            n = n < EVICT_MOST ? 2 * n : n;
-        } else {
-            return err;
+            continue;
         }
+        if (may_evict(err) && evict_some(c, n)) {
+            n = n < EVICT_MOST ? 2 * n : n;
+            continue;
+        }
+        if (!until)
+            until = now_ns() + RETRY_NS;
+        if (!leaving || now_ns() > until)
+            return err;
+        pause_a_bit(tries);
     }
 }
 
@@ -240,18 +268,6 @@ static int insert(struct lookup *l, struct lapse_region *r,
     enter(r, REGION_LIVE, waited);
     tick_wake(c);
     return 0;
-}
-
-static void pause_a_bit(unsigned tries)
-{
-    static const struct timespec ts = {.tv_nsec = 50000};
-    int err = errno;
-
-    if (tries < 8)
-        sched_yield();
-    else
-        nanosleep(&ts, NULL);
-    errno = err;
 }
 
 /* Register what is watched, until no release meets it. */
