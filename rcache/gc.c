@@ -93,6 +93,8 @@ struct lapse_region *gc_new_region(struct lapse_rcache *c)
     } else if (c->indices < REGIONS_MAX) {
         r = index_region(&c->index, (uint64_t)c->indices << WORD_INDEX);
         r->index = c->indices++;
+        if (c->indices == TALLIES_MANY)
+            tallies_many(&c->tallies);
     }
     return r;
 }

@@ -185,11 +185,11 @@ index_near(const struct index *x, uintptr_t addr)
 static inline __attribute__((always_inline)) bool
 index_matches(uint64_t word, uintptr_t start, uintptr_t last, unsigned access)
 {
-    uint64_t rights = (uint64_t)access << WORD_ACCESS;
     uint64_t place = (uint64_t)start >> (INDEX_PAGE + INDEX_BITS)
                                             << WORD_2MIB;
 
-    return (word & (WORD_PLACE | rights)) == (place | rights) &&
+    return (word & WORD_PLACE) == place &&
+           !(~(unsigned)(uint8_t)(word >> WORD_ACCESS) & access) &&
            (last >> INDEX_PAGE) - (start >> INDEX_PAGE) < (uint8_t)word;
 }
 

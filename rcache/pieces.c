@@ -7,9 +7,13 @@
 #include <sys/mman.h>
 
 #define CHUNK_LEAST ((size_t)64 << 10)
-/* From here on chunks are huge pages, where there are any: a lookup touches
- * pieces at random, and would miss the TLB more often than the cache. */
+/* After the first, chunks are huge pages, where there are any: a lookup
+ * touches pieces at random, and would miss the TLB more often than the cache. */
 #define HUGE ((size_t)2 << 20)
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 struct pieces_chunk {
     struct pieces_chunk *next;
@@ -78,6 +82,15 @@ static void *want_huge(char *p, size_t bytes)
     return p;
 }
 
+void pieces_make_huge(void *p)
+{
+    int err = errno;
+
+    want_huge(p, HUGE);
+    madvise(p, HUGE, MADV_COLLAPSE); /* what is there; Linux 6.1 */
+    errno = err;
+}
+
 void *pieces_map_large(size_t bytes)
 {
     char *p = map_aligned(bytes);
@@ -89,11 +102,9 @@ void *pieces_map_large(size_t bytes)
 
 static int grow(struct pieces *s)
 {
-    size_t bytes = s->bytes < CHUNK_LEAST ? CHUNK_LEAST : s->bytes;
+    size_t bytes = s->bytes ? HUGE : CHUNK_LEAST;
     struct pieces_chunk *chunk;
 
-    if (bytes > HUGE)
-        bytes = HUGE;
     chunk = bytes == HUGE ? want_huge(map_aligned(HUGE), HUGE)
                           : pieces_map(bytes);
     if (!chunk)

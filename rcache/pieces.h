@@ -29,6 +29,8 @@ void pieces_free(struct pieces *s);
 void *pieces_map(size_t bytes);
 /* In huge pages, but for the first 2 MiB, if there are any. */
 void *pieces_map_large(size_t bytes);
+/* The first 2 MiB of such, too. */
+void pieces_make_huge(void *p);
 void pieces_unmap(void *p, size_t bytes);
 
 #endif

@@ -39,6 +39,16 @@ void tallies_free(struct tallies *all)
     pieces_unmap(all->shared, sizeof(*all->shared));
 }
 
+void tallies_many(struct tallies *all)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+
+    /* relaxed: one that is made at the same moment stays as it is */
+    atomic_store_explicit(&all->many, true, memory_order_relaxed);
+    for (; t; t = t->next)
+        pieces_make_huge(t);
+}
+
 /* A dead thread's stores are all visible: the kernel saw it end. */
 static bool dead(pid_t pid, pid_t tid)
 {
@@ -77,9 +87,11 @@ struct tally *tally_claim(struct tallies *all, pid_t pid)
 
     if (t)
         return t;
-    t = pieces_map(sizeof(*t));
+    t = pieces_map_large(sizeof(*t));
     if (!t)
         return NULL;
+    if (atomic_load_explicit(&all->many, memory_order_relaxed))
+        pieces_make_huge(t);
     atomic_store_explicit(&t->owner, self, memory_order_relaxed);
     t->next = atomic_load_explicit(&all->first, memory_order_relaxed);
     /* seq_cst: before the first count, as the look at `first` in a sum comes
