@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 
 #define CHUNK_LEAST ((size_t)64 << 10)
-/* After the first, chunks are huge pages, where there are any: a lookup
- * touches pieces at random, and would miss the TLB more often than the cache. */
+/* After the first, chunks are huge pages, where there are any: lookups touch
+ * pieces at random, and would miss the TLB more often than the cache. */
 #define HUGE ((size_t)2 << 20)
 
 #ifndef MADV_COLLAPSE

@@ -91,6 +91,13 @@ say "every source names its licence" "$(
     for f in shim/*.[ch] hooks/*.[chS] rcache/*.[ch] scripts/* tests/*.* tests/victims/*; do
         head -n 3 "$f" | grep -q SPDX-License-Identifier: || echo "$f"
     done)"
+say "the example in lapse-rcache.3 is tests/example_rcache.c" "$(
+    sed -n '/^\.EX$/,/^\.EE$/p' docs/man/lapse-rcache.3 |
+        sed 's/\\-/-/g; s/\\e/\\/g' > "$build/example.is"
+    sed -n '/^struct device/,$p' tests/example_rcache.c |
+        while IFS= read -r line; do
+            grep -qxF -e "$line" "$build/example.is" || echo "$line"
+        done | head -n 3)"
 say "no line is longer than 80 columns" "$(
     grep -nE '^.{81,}' shim/*.[ch] hooks/*.[chS] rcache/*.[ch] | head)"
 exit $bad
