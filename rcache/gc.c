@@ -29,6 +29,7 @@ void gc_finish(struct lapse_rcache *c, struct dead_list *dead)
         tally_barrier(&c->tallies); /* T3, once for all of them */
     for (struct lapse_region *next; r; r = next) {
         next = r->next;
+        rcache_test_pause();
         tally_unhold(&c->tallies, r->index); /* its last put may win now */
         if (win(c, r))
             region_push(&c->gc, r);

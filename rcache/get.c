@@ -51,6 +51,7 @@ bool lookup_taken(struct lapse_region *r, const struct lookup *l)
     if (region_phase(state) != REGION_LIVE ||
         !region_covers(r, l->start, l->end, l->access))
         return false;
+    rcache_test_pause();
     tally_add(&l->c->tallies, l->tally, r->index, 1);
     if (region_state(r) != state) {
         region_put(l->c, l->tally, r);
@@ -134,6 +135,7 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
     word = atomic_load_explicit(list, memory_order_acquire);
     if (UNLIKELY(!index_matches(word, start, start + len - 1, access)))
         return get_slow(c, start, len, access, out);
+    rcache_test_pause();
     mark = index_mark(word);
     m = tally_mark_at(t, mark);
     tally_add_plain(m, 1);
@@ -179,6 +181,7 @@ void lapse_rcache_put(lapse_rcache *c, lapse_region *r)
         return;
     }
     tally_add_plain(tally_mark_at(me->tally, mark), -1u);
+    rcache_test_pause();
     /* While none is DEAD, this one is not. relaxed: ordered by T2 and T3 */
     if (UNLIKELY(atomic_load_explicit(&c->going, memory_order_relaxed)))
         put_dead(c, r);

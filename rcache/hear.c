@@ -66,6 +66,7 @@ int hear_releases(struct lapse_rcache *c, struct dead_list *dead)
     do {
         if (!c->over)
             n = lapse_poll(c->handle, event, EVENTS);
+        rcache_test_pause();
         if (n < 0) {
             c->over = n;
             c->invalidated += hear_range(c, 0, UINTPTR_MAX, dead);

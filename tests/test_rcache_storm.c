@@ -8,6 +8,8 @@
  */
 #include "tests/rcache.h"
 
+#include <sched.h>
+
 #include "tests/unit.h"
 
 #define PAGES 96
@@ -28,6 +30,19 @@ static _Atomic bool stop;
 static _Atomic long stale, in_use, twice, refused, got_some, registered;
 static _Atomic(lapse_region *) handed_over[4];
 static lapse_rcache *cache;
+
+void rcache_test_pause(void); /* called in the narrow places of rcache/ */
+
+void rcache_test_pause(void)
+{
+    static __thread uint32_t x = 1;
+
+    x = x * 1664525 + 1013904223;
+    if (x >> 24 < 4)
+        sched_yield();
+    if (x >> 24 == 4)
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
 
 static size_t page_of(const void *p)
 {
