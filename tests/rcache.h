@@ -23,6 +23,7 @@ struct books {
     _Atomic int fail;         /* this many calls fail next */
     int error;                /* with this */
     size_t room;              /* regions that fit: -ENOMEM beyond; 0: any */
+    void (*before_deregister)(void);
     void (*meanwhile)(struct books *b, void *addr, size_t len);
     lapse_rcache *cache;
     void *arg;
@@ -64,6 +65,8 @@ static inline void books_deregister(void *addr, size_t len, void *memory,
     struct books_memory *m = memory;
 
     (void)addr, (void)len;
+    if (b->before_deregister)
+        b->before_deregister();
     if (m->magic != BOOKS_MAGIC)
         b->wrong++;
     m->magic = 0;

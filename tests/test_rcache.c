@@ -362,6 +362,39 @@ Test(rcache, overlapping_ones_go_where_the_device_wants_no_overlap)
     destroy(c);
 }
 
+static _Atomic int deregistering;
+
+static void slowly_deregister(void)
+{
+    deregistering = 1;
+    unit_sleep_ms(20);
+}
+
+static void *flush_main(void *unused)
+{
+    (void)unused;
+    lapse_rcache_flush(books.cache);
+    return NULL;
+}
+
+Test(rcache, waits_for_room_that_another_thread_is_making)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *held;
+    pthread_t t;
+
+    books.room = 1;
+    touch(c, unit_at(1), 1);
+    books.before_deregister = slowly_deregister;
+    pthread_create(&t, NULL, flush_main, NULL);
+    cr_assert_eq(unit_await(&deregistering, 1), 1);
+    held = got(c, 3, 1, 1); /* there is nothing to evict, but room soon */
+    pthread_join(t, NULL);
+    cr_expect_eq(touch(c, unit_at(5), 1), -ENOMEM, "none to be waited for");
+    lapse_rcache_put(c, held);
+    destroy(c);
+}
+
 Test(rcache, rounds_to_huge_pages_where_it_can)
 {
     lapse_rcache *c = books_cache(

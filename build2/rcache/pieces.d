@@ -1,0 +1,2 @@
+build2/rcache/pieces.o: rcache/pieces.c rcache/pieces.h
+rcache/pieces.h:

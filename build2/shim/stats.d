@@ -1,0 +1,14 @@
+build2/shim/stats.o: shim/stats.c shim/inflight.h shim/range.h \
+ shim/report.h shim/lapse.h shim/slab.h shim/lock.h shim/sys.h \
+ shim/subscriber.h shim/filter.h shim/pool.h shim/queue.h
+shim/inflight.h:
+shim/range.h:
+shim/report.h:
+shim/lapse.h:
+shim/slab.h:
+shim/lock.h:
+shim/sys.h:
+shim/subscriber.h:
+shim/filter.h:
+shim/pool.h:
+shim/queue.h:
