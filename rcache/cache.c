@@ -123,8 +123,8 @@ int lapse_rcache_progress(lapse_rcache *c)
     cache_lock(c);
     err = hear_releases(c, &dead);
     evict_to_limits(c, 0, 0, &dead);
-    /* relaxed: see lookup_taken */
-    atomic_fetch_add_explicit(&c->epoch, EPOCH_STEP, memory_order_relaxed);
+    c->epoch += EPOCH_STEP;
+    tallies_sync(&c->tallies, c->epoch);
     cache_unlock(c);
     gc_finish(c, &dead);
     return err;

@@ -23,9 +23,6 @@
 #include "region.h"
 #include "tally.h"
 
-/* Added to the epoch at each miss and tick; below it, order within a thread. */
-#define EPOCH_STEP ((uint64_t)1 << 40)
-
 #define NO_QUICK UINT64_MAX /* nobody's id */
 
 struct lapse_rcache {
@@ -37,7 +34,6 @@ struct lapse_rcache {
                          thread pointer */
     unsigned marks;   /* shift: from a region's offset to its mark's */
     _Atomic uint32_t going; /* regions that are DEAD or GOING */
-    _Atomic uint64_t epoch;
     _Atomic bool draining; /* as for `quick`, for those that are not */
     struct tallies tallies;
 
@@ -53,6 +49,7 @@ struct lapse_rcache {
     struct lapse_region *free;   /* after `freed` */
     uint32_t indices;            /* given out */
     uint64_t bytes;              /* of live ones */
+    uint64_t epoch;              /* EPOCH_STEP more at each miss and tick */
     uint64_t misses, invalidated, evicted, merged, retried, failed;
     int over; /* what lapse_poll said when the subscription was over */
 

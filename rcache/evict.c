@@ -18,8 +18,7 @@ static bool evict_one(struct lapse_rcache *c, uint32_t looks,
                       struct dead_list *dead)
 {
     /* later than all that was got until now */
-    uint64_t now =
-        atomic_load_explicit(&c->epoch, memory_order_relaxed) + EPOCH_STEP;
+    uint64_t now = c->epoch + EPOCH_STEP;
     struct lapse_region *r = lru_oldest(&c->lru, &c->tallies, now, looks);
 
     if (!r)

@@ -57,8 +57,7 @@ bool lookup_taken(struct lapse_region *r, const struct lookup *l)
         region_put(l->c, l->tally, r);
         return false;
     }
-    tally_hit(l->tally, tally_mark(l->tally, r->index),
-              atomic_load_explicit(&l->c->epoch, memory_order_relaxed));
+    tally_hit(l->tally, tally_mark(l->tally, r->index));
     return true;
 }
 
@@ -141,7 +140,7 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
     tally_add_plain(m, 1);
     if (UNLIKELY(atomic_load_explicit(list, memory_order_acquire) != word))
         return get_lost(c, start, len, access, out, word);
-    tally_hit(t, m, atomic_load_explicit(&c->epoch, memory_order_relaxed));
+    tally_hit(t, m);
     *out = index_at_mark(&c->index, mark);
     return 0;
 }

@@ -249,8 +249,6 @@ static int insert(struct lookup *l, struct lapse_region *r,
                   struct dead_list *dead)
 {
     struct lapse_rcache *c = l->c;
-    uint64_t epoch =
-        atomic_load_explicit(&c->epoch, memory_order_relaxed) + EPOCH_STEP;
     bool waited;
     int err;
 
@@ -259,10 +257,10 @@ static int insert(struct lookup *l, struct lapse_region *r,
     err = index_insert(&c->index, r);
     if (err)
         return err;
-    /* relaxed: see lookup_taken */
-    atomic_store_explicit(&c->epoch, epoch, memory_order_relaxed);
+    c->epoch += EPOCH_STEP;
+    tally_sync(l->tally, c->epoch);
     waited = unlink_maker(c, r);
-    lru_add(&c->lru, r, epoch);
+    lru_add(&c->lru, r, c->epoch);
     c->bytes += region_end(r) - region_start(r);
     tally_add(&c->tallies, l->tally, r->index, 1);
     enter(r, REGION_LIVE, waited);

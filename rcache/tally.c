@@ -136,12 +136,21 @@ uint64_t tally_used(const struct tallies *all, uint32_t index)
     return used;
 }
 
+void tallies_sync(const struct tallies *all, uint64_t epoch)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+
+    for (; t; t = t->next)
+        tally_sync(t, epoch);
+}
+
 uint64_t tally_hits(const struct tallies *all)
 {
     struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
     uint64_t hits = 0;
 
     for (; t; t = t->next)
-        hits += atomic_load_explicit(&t->hits, memory_order_relaxed);
+        hits += atomic_load_explicit(&t->clock, memory_order_relaxed) &
+                (EPOCH_STEP - 1);
     return hits;
 }

@@ -1,3 +1,0 @@
-build2/shim/log.o: shim/log.c shim/log.h shim/sys.h
-shim/log.h:
-shim/sys.h:

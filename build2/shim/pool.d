@@ -1,2 +1,0 @@
-build2/shim/pool.o: shim/pool.c shim/pool.h
-shim/pool.h:
