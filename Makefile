@@ -46,11 +46,12 @@ LIBFLAGS := -Wl,-soname,liblapse.so.$(SOVER) \
             -Wl,-z,nodelete,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined
 objects   = $(patsubst %,$(BUILD)/%.o,$(1))
 LIB      := $(BUILD)/liblapse.so
-TOOLS    := $(BUILD)/lapse $(BUILD)/torture
+RCACHELIBS := $(BUILD)/liblapse-rcache.a $(BUILD)/liblapse-rcache.so
+TOOLS    := $(BUILD)/lapse $(BUILD)/torture $(BUILD)/lapse-cp
 
 .SECONDARY:
 
-all: $(LIB) $(TOOLS)
+all: $(LIB) $(RCACHELIBS) $(TOOLS)
 
 help:
 	@sed -n '2,4p' Makefile
@@ -81,7 +82,7 @@ $(LIB): $(call objects,$(SHIM) $(HOOKS)) $(ZYOBJ) shim/lapse.map
 	    $(LIBFLAGS)
 	$(Q)ln -sf liblapse.so $(BUILD)/liblapse.so.$(SOVER)
 
--include bridges/bridges.mk scripts/scripts.mk tests/tests.mk
+-include bridges/bridges.mk rcache/rcache.mk scripts/scripts.mk tests/tests.mk
 
 install: all install-bridges
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin \
@@ -99,6 +100,7 @@ install: all install-bridges
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' shim/lapse.pc.in \
 	    > $(DESTDIR)$(LIBDIR)/pkgconfig/lapse.pc
+	$(Q)$(MAKE) -s install-rcache
 
 clean:
 	rm -rf build build-*

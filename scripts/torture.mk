@@ -3,11 +3,16 @@
 TORTURE := $(patsubst %.c,%,$(wildcard scripts/torture*.c))
 
 # The library is found next to the program, in whatever build directory.
-$(BUILD)/torture: $(call objects,$(TORTURE)) $(LIB)
+$(BUILD)/torture: $(call objects,$(TORTURE)) $(BUILD)/liblapse-rcache.a $(LIB) \
+    | $(BUILD)/torture-library.so
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) \
-	    -L$(BUILD) -llapse -Wl,-rpath,'$$ORIGIN' \
+	$(Q)$(CC) -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) \
+	    -L$(BUILD) -llapse -ldl -Wl,-rpath,'$$ORIGIN' \
 	    -lunwind-ptrace -lunwind-generic
+
+$(BUILD)/torture-library.so: $(BUILD)/scripts/lib_torture.o
+	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -o $@ $<
 
 torture: $(BUILD)/torture
 	$(Q)$(BUILD)/torture deadlock --seconds 60
+	$(Q)$(BUILD)/torture rcache --seconds 60

@@ -59,6 +59,7 @@ for t in tests/test_*.c; do
     run "$t" 120 "$build/tests/$t" --jobs 1
 done
 run example 20 "$build/tests/example_protocol"
+run example_rcache 20 "$build/tests/example_rcache"
 run api_cases 60 "$build/tests/api_cases"
 run api_foreign 60 "$build/tests/api_foreign"
 run api_namespace 60 "$build/tests/api_namespace"
@@ -100,6 +101,13 @@ else
     skip api_bridge_threads "as above"
 fi
 run api_storm 60 "$build/tests/api_storm" 3
+run api_rcache_cases 120 "$build/tests/api_rcache_cases"
+run api_rcache_backends 60 "$build/tests/api_rcache_backends" "$build/tests"
+if [ -n "$san" ]; then
+    skip api_rcache_malloc "it has a malloc of its own"
+else
+    run api_rcache_malloc 60 "$build/tests/api_rcache_malloc"
+fi
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then
     run api_stale 240 "$build/tests/api_stale" 100000
@@ -175,5 +183,9 @@ else
     skip oracle "as above"
 fi
 run torture_deadlock 300 env BUILD="$build" tests/torture_deadlock.sh
+run rcache_cp 60 env BUILD="$build" tests/rcache_cp.sh
+run torture_rcache 180 "$build/torture" rcache --seconds 60
+run torture_rcache_jemalloc 180 "$build/torture" rcache --seconds 60 \
+    --allocator jemalloc
 echo "check: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
