@@ -129,7 +129,8 @@ struct lapse_subscription {
  * (FREE asked for, and not seen here: LAPSE_FREE=1 was not in the environment
  * at start, or no allocator could be patched; the rows "free" of
  * lapse_coverage() say which), -ENOSPC (64 subscriptions),
- * -ENOMEM, -EAGAIN (no thread could be made for CALLBACK).
+ * -ENOMEM, -EAGAIN (no thread could be made for CALLBACK), -EEXIST (this is a
+ * second copy of the library in one process: the first is the one to ask).
  * MT yes; AS no; allocates; CB yes; fork: usable in the child.
  */
 int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out);

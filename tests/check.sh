@@ -145,6 +145,8 @@ run backstop_off_madvise 60 "$build/tests/api_backstop_madvise" \
 . tests/cases.sh
 if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
+    run sandbox 300 tests/sandbox.sh "$build"
+    run faults 400 tests/faults.sh "$build" plain
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
@@ -159,6 +161,8 @@ if [ -z "$san" ]; then
     run oracle_backstop 120 env LAPSE_BACKSTOP=uffd tests/oracle/rows.sh
 else
     skip victims "programs under a preload: not with a sanitizer's library"
+    skip sandbox "as above"
+    skip faults "as above"
     skip run_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"
