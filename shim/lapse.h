@@ -33,8 +33,11 @@
  * may be called from a callback (CB: a LAPSE_CALLBACK one, never an INLINE
  * one unless said), and what holds in a forked child (fork).
  * Functions return 0 or a count on success and -errno on failure; they leave
- * errno alone. A handle that was never returned by lapse_subscribe() gives
- * -EBADF, one that was unsubscribed (or dropped by fork) -ESTALE, always.
+ * errno alone. In a child that was forked without fork()'s handlers (_Fork(),
+ * clone() by hand) each that takes a handle, lapse_subscribe() and
+ * lapse_drain() give -ECHILD. A handle that was never returned by
+ * lapse_subscribe() gives -EBADF, one that was unsubscribed (or dropped by
+ * fork) -ESTALE, always.
  */
 #ifndef LAPSE_H
 #define LAPSE_H
