@@ -136,6 +136,12 @@ check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE) \
     $(SANDBOX)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
+# At length, with `make torture`.
+torture: torture-process
+torture-process: $(API) $(VICTIMS) $(TESTLIB) $(SANDBOX)
+	$(Q)tests/torture_process.sh $(BUILD)
+.PHONY: torture-process
+
 bench: all $(BENCHES)
 	$(Q)BUILD=$(BUILD) scripts/bench
 
