@@ -111,7 +111,7 @@ expect "two copies" "$all" 1 env LD_PRELOAD="$lib:$copy" "$honest"
 expect "two copies, the other way" "$all" 1 env LD_PRELOAD="$copy:$lib" "$honest"
 ln -s "$lib" "$tmp/link.so"
 expect "one file by two paths" "$all" 0 env LD_PRELOAD="$lib:$tmp/link.so" "$honest"
-for other in lib_plt lib_release lib_malloc; do
+for other in lib_plt lib_release lib_malloc lib_joins; do
     o=$victims/$other.so
     expect "before $other" "$all" 0 env LD_PRELOAD="$lib:$o" "$honest"
     expect "behind $other" "$all" 0 env LD_PRELOAD="$o:$lib" "$honest"
