@@ -162,7 +162,7 @@ run backstop_off_madvise 60 "$build/tests/api_backstop_madvise" \
 if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
     run sandbox 300 tests/sandbox.sh "$build"
-    run faults 400 tests/faults.sh "$build" plain
+    run faults 600 tests/faults.sh "$build" plain backstop
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
