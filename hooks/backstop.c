@@ -125,8 +125,14 @@ static void take_event(const struct uffd_msg *m)
     }
 }
 
-/* False when the file is gone. */
-static bool serve(int fd)
+/* Did the kernel refuse it, rather than put it off? */
+static bool has_failed(long n)
+{
+    return n < 0 && n != -EAGAIN && n != -EINTR;
+}
+
+/* -errno when no more can be read; -EBADF: the file is gone. */
+static long serve(int fd)
 {
     struct uffd_msg m[EVENTS];
     long n = -EBADF;
@@ -142,7 +148,18 @@ static bool serve(int fd)
         take_event(&m[i]);
     mark(0, QUEUE_COMING);
     atomic_fetch_add_explicit(&rounds, 1, memory_order_release);
-    return n != -EBADF;
+    return has_failed(n) ? n : 0;
+}
+
+/* Waits and serves; as above. */
+static long serve_next(int fd, const struct timespec *limit)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    long n = sys(SYS_ppoll, &p, 1, limit, NULL, 0);
+
+    if (n > 0)
+        return serve(fd);
+    return has_failed(n) ? n : 0;
 }
 
 static void *reader_main(void *unused)
@@ -151,21 +168,23 @@ static void *reader_main(void *unused)
     int fd = atomic_load_explicit(&backstop_fd, memory_order_relaxed);
     struct timespec wait;
     bool held = false;
+    long err;
 
     (void)unused;
     sys(SYS_prctl, PR_SET_NAME, "lapse-backstop");
     while (!atomic_load_explicit(&quit, memory_order_acquire)) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-
         wait = tick;
-        if (sys(SYS_ppoll, &p, 1, held ? &wait : NULL, NULL, 0) > 0 &&
-            !serve(fd)) {
-            /* The program closed it, and with it all registrations ended. */
+        err = serve_next(fd, held ? &wait : NULL);
+        if (err) {
+            /* The program closed it, and with it all registrations ended; or
+             * it may not be read any more, and who waits for us is let go. */
             int mine = fd;
 
             atomic_compare_exchange_strong_explicit(&backstop_fd, &mine, -1,
                                                     memory_order_relaxed,
                                                     memory_order_relaxed);
+            if (err != -EBADF)
+                refuse(err);
             tell_overflow();
             break;
         }
@@ -211,8 +230,9 @@ static void begin(void)
     if (fd >= 0) {
         backstop_pid = (int)sys(SYS_getpid);
         atomic_store_explicit(&backstop_fd, (int)fd, memory_order_relaxed);
+        /* before the reader, which may find that it cannot be */
+        atomic_store_explicit(&state, READING, memory_order_relaxed);
         if (!make_reader()) {
-            atomic_store_explicit(&state, READING, memory_order_relaxed);
             backstop_register(bell, bell + PAGE_SIZE);
             return;
         }

@@ -89,6 +89,12 @@ void coverage_set(const char *path, const char *where,
     }
 }
 
+void coverage_refuse(const char *why)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        coverage_set(table[i].path, table[i].where, LAPSE_UNCOVERED, why);
+}
+
 static uint32_t mechanism_of(const struct lapse_coverage *row)
 {
     /* A90: pairs with R90 in coverage_set() */

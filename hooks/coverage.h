@@ -25,6 +25,9 @@
 void coverage_set(const char *path, const char *where,
                   enum lapse_mechanism mechanism, const char *detail);
 
+/* This library does nothing here: no row is covered, and this is why. */
+void coverage_refuse(const char *why);
+
 /* A row as it was last set, or NULL behind the last one. */
 const struct lapse_coverage *coverage_row(size_t i);
 

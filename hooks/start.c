@@ -14,6 +14,7 @@
 #include "hooks/backstop.h"
 #include "hooks/brk.h"
 #include "hooks/caller.h"
+#include "hooks/copy.h"
 #include "hooks/coverage.h"
 #include "hooks/free.h"
 #include "hooks/site.h"
@@ -30,6 +31,8 @@
  * arguments either.
  */
 #pragma weak gnu_get_libc_version
+
+static bool started;
 
 static void note_gap(void)
 {
@@ -109,6 +112,9 @@ __attribute__((constructor)) static void start(int argc, char **argv,
         tell_audit();
         return;
     }
+    if (copy_stands_back())
+        return;
+    started = true;
     shim_start(environment);
     caller_start(lapse_reporting);
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
@@ -125,7 +131,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
 
 __attribute__((destructor)) static void stop(void)
 {
-    if (!gnu_get_libc_version)
+    if (!started)
         return;
     report_modules();
     if (lapse_reporting)

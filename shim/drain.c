@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "backstop.h"
+#include "fork.h"
 #include "poll.h"
 #include "release.h"
 #include "subscriber.h"
@@ -273,6 +274,8 @@ int lapse_drain(void)
 {
     if (in_callback())
         return -EDEADLK;
+    if (fork_was_raw())
+        return -ECHILD;
     drainer_revive();
     if (lapse_backstop)
         lapse_backstop->revive();

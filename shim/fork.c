@@ -11,6 +11,8 @@
 #include "fork.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "backstop.h"
 #include "drain.h"
@@ -21,6 +23,46 @@
 
 /* Which of them this fork took; written with the registry held. */
 static bool took[SUBSCRIBERS_MAX + 2];
+
+/* On a page that the kernel empties in every child that copies memory; those
+ * that fork() made set it again. NULL: not to be had, or not needed yet. */
+static _Atomic uint32_t *_Atomic mark;
+
+static void set_mark(void)
+{
+    _Atomic uint32_t *at = atomic_load_explicit(&mark, memory_order_relaxed);
+
+    if (at)
+        atomic_store_explicit(at, 1, memory_order_relaxed);
+}
+
+void fork_mark(void)
+{
+    long at;
+
+    if (atomic_load_explicit(&mark, memory_order_relaxed))
+        return;
+    at = sys(SYS_mmap, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at < 0 && at > -4096)
+        return;
+    if (sys(SYS_madvise, at, PAGE_SIZE, MADV_WIPEONFORK)) {
+        sys(SYS_munmap, at, PAGE_SIZE);
+        return;
+    }
+    *(_Atomic uint32_t *)at = 1;
+    /* release K1: the 1, for fork_was_raw() of other threads */
+    atomic_store_explicit(&mark, (_Atomic uint32_t *)at,
+                          memory_order_release);
+}
+
+bool fork_was_raw(void)
+{
+    /* acquire K2: pairs with K1 in fork_mark() */
+    _Atomic uint32_t *at = atomic_load_explicit(&mark, memory_order_acquire);
+
+    return at && !atomic_load_explicit(at, memory_order_relaxed);
+}
 
 static void before(void)
 {
@@ -47,6 +89,7 @@ static void give_back(void)
 
 static void in_child(void)
 {
+    set_mark();
     report_fork_child();
     atomic_store_explicit(&lapse_subscribers.registry.waiters, 0,
                           memory_order_relaxed);

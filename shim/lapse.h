@@ -38,8 +38,11 @@
  * may be called from a callback (CB: a LAPSE_CALLBACK one, never an INLINE
  * one unless said), and what holds in a forked child (fork).
  * Functions return 0 or a count on success and -errno on failure; they leave
- * errno alone. A handle that was never returned by lapse_subscribe() gives
- * -EBADF, one that was unsubscribed (or dropped by fork) -ESTALE, always.
+ * errno alone. In a child that was forked without fork()'s handlers (_Fork(),
+ * clone() by hand) each that takes a handle, lapse_subscribe() and
+ * lapse_drain() give -ECHILD. A handle that was never returned by
+ * lapse_subscribe() gives -EBADF, one that was unsubscribed (or dropped by
+ * fork) -ESTALE, always.
  */
 #ifndef LAPSE_H
 #define LAPSE_H
@@ -134,7 +137,8 @@ struct lapse_subscription {
  * (FREE asked for, and not seen here: LAPSE_FREE=1 was not in the environment
  * at start, or no allocator could be patched; the rows "free" of
  * lapse_coverage() say which), -ENOSPC (64 subscriptions),
- * -ENOMEM, -EAGAIN (no thread could be made for CALLBACK).
+ * -ENOMEM, -EAGAIN (no thread could be made for CALLBACK), -EEXIST (this is a
+ * second copy of the library in one process: the first is the one to ask).
  * MT yes; AS no; allocates; CB yes; fork: usable in the child.
  */
 int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out);

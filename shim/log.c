@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "log.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "sys.h"
 
@@ -75,6 +81,69 @@ static void put_value(struct line *l, const char **f, va_list *ap)
     }
 }
 
+/* What descriptor 2 was when the library was loaded. */
+static struct {
+    bool known, open;
+    dev_t device;
+    ino_t inode;
+} at_start;
+
+void log_start(void)
+{
+    struct stat now;
+
+    at_start.open = !sys(SYS_fstat, 2, &now);
+    if (at_start.open) {
+        at_start.device = now.st_dev;
+        at_start.inode = now.st_ino;
+    }
+    at_start.known = true;
+}
+
+/* A program that closed it may have a file of its own there since. */
+static bool is_stderr(void)
+{
+    struct stat now;
+
+    return !at_start.known ||
+           (at_start.open && !sys(SYS_fstat, 2, &now) &&
+            now.st_dev == at_start.device && now.st_ino == at_start.inode);
+}
+
+/* Signals that a write may send to the thread that makes it, as the kernel
+ * counts them: one bit each. */
+#define BIT(signal) ((uint64_t)1 << ((signal) - 1))
+#define WRITE_SIGNALS (BIT(SIGPIPE) | BIT(SIGXFSZ) | BIT(SIGTTOU))
+
+/*
+ * The program must not die, stop or wait for a line of ours (G5): what a write
+ * to a broken pipe or beyond a file's limit sends is taken back, and a pipe
+ * that is full goes without.
+ */
+static void write_line(const struct line *l)
+{
+    static const struct timespec now;
+    const uint64_t mask = WRITE_SIGNALS;
+    struct pollfd out = {.fd = 2, .events = POLLOUT};
+    uint64_t old = 0, pending = 0, sent = 0;
+    long n;
+
+    if (!is_stderr() || (sys(SYS_ppoll, &out, 1, &now, 0, 0) >= 0 &&
+                         !(out.revents & POLLOUT)))
+        return;
+    if (sys(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &old, sizeof(mask)) ||
+        sys(SYS_rt_sigpending, &pending, sizeof(pending)))
+        return;
+    n = sys(SYS_write, 2, l->text, l->len);
+    if (n == -EPIPE)
+        sent = BIT(SIGPIPE);
+    else if (n == -EFBIG)
+        sent = BIT(SIGXFSZ);
+    if (sent & ~pending)
+        sys(SYS_rt_sigtimedwait, &sent, 0, &now, sizeof(sent));
+    sys(SYS_rt_sigprocmask, SIG_SETMASK, &old, 0, sizeof(old));
+}
+
 void log_warn(const char *format, ...)
 {
     struct line l = {.len = 0};
@@ -94,5 +163,5 @@ void log_warn(const char *format, ...)
     }
     va_end(ap);
     l.text[l.len++] = '\n';
-    sys(SYS_write, 2, l.text, l.len);
+    write_line(&l);
 }

@@ -6,9 +6,14 @@
 #ifndef LAPSE_LOG_H
 #define LAPSE_LOG_H
 
+/* Remember what stderr is: nothing is written to a file that took its number
+ * later. From the constructor. */
+void log_start(void);
+
 /*
  * Prints "lapse[PID]: " and the format's text, cut at 400 bytes. Understands
- * %s %d %u %x %p %lu %lx %zu %% only. AS-safe.
+ * %s %d %u %x %p %lu %lx %zu %% only. AS-safe. The line is lost, and nothing
+ * else happens, where stderr is closed, broken, full, or another file.
  */
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -3,10 +3,12 @@
 
 #include "config.h"
 #include "fork.h"
+#include "log.h"
 #include "report.h"
 
 void shim_start(char **environment)
 {
+    log_start();
     config_read(environment);
     if (lapse_config.report)
         report_start(lapse_config.report);

@@ -10,6 +10,7 @@
 #include "backstop.h"
 #include "config.h"
 #include "drain.h"
+#include "fork.h"
 #include "inflight.h"
 #include "meet.h"
 #include "poll.h"
@@ -17,6 +18,8 @@
 #include "wake.h"
 
 #pragma weak dladdr1 /* another C library has none: hooks/start.c */
+
+bool subscriber_second_copy;
 
 int subscriber_check(lapse_handle h)
 {
@@ -40,6 +43,8 @@ int subscriber_lock(lapse_handle h, struct subscriber **out)
     struct subscriber *s;
     int err = subscriber_check(h);
 
+    if (!err && fork_was_raw())
+        err = -ECHILD;
     if (err)
         return err;
     drainer_revive();
@@ -145,12 +150,17 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
 
     if (!err && !out)
         err = -EINVAL;
+    if (!err && subscriber_second_copy)
+        err = -EEXIST;
+    if (!err && fork_was_raw())
+        err = -ECHILD;
     if (err)
         return err;
     module = hold_module(how->callback);
     err = lock_take(&lapse_subscribers.registry);
     if (err)
         goto out;
+    fork_mark();
     s = free_one();
     err = s ? pool_open(&s->pool, lapse_config.records) : -ENOSPC;
     if (!err && how->delivery == LAPSE_CALLBACK)

@@ -59,6 +59,9 @@ struct subscribers {
 extern struct subscribers lapse_subscribers
     __attribute__((visibility("hidden")));
 
+/* Another copy of this library is the one in use: nobody is told here. */
+extern bool subscriber_second_copy __attribute__((visibility("hidden")));
+
 static inline uint32_t subscriber_generation(struct subscriber *s)
 {
     return (uint32_t)(atomic_load_explicit(&s->queue.word,

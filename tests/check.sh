@@ -73,6 +73,15 @@ else
 fi
 run api_file 60 "$build/tests/api_file"
 run api_fork 120 "$build/tests/api_fork"
+if [ -z "$san" ]; then
+    run api_processes 300 "$build/tests/api_processes" 10
+    run api_cancel 200 "$build/tests/api_cancel" 100
+    run api_loader 200 "$build/tests/api_loader" 100
+else
+    skip api_processes "clone() by hand with a sanitizer's locks held"
+    skip api_cancel "threads cancelled with a sanitizer's locks held"
+    skip api_loader "an indirect function resolved before the sanitizer's"
+fi
 run free_off 60 "$build/tests/api_free" --off
 run free_glibc 60 env LAPSE_FREE=1 "$build/tests/api_free"
 run free_more_glibc 120 env LAPSE_FREE=1 "$build/tests/api_free_more"
@@ -127,6 +136,13 @@ run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     "$build/tests/api_stale" --all --expect-stale 20000
 run file_mapped 60 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_DELAY_BEFORE=100000 "$build/tests/api_file_mapped"
+# Threads that are cancelled in there, too.
+if [ -z "$san" ]; then
+    run cancel_delayed 200 env LD_PRELOAD="$delayed/liblapse.so.0" \
+        LAPSE_TEST_DELAY_BEFORE=200000 "$build/tests/api_cancel" --stuck 60
+else
+    skip cancel_delayed "as api_cancel"
+fi
 # The kernel as a teller: what no site sees, and that the rest goes on as ever.
 if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on() {
@@ -161,6 +177,8 @@ run backstop_off_madvise 60 "$build/tests/api_backstop_madvise" \
 . tests/cases.sh
 if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
+    run sandbox 300 tests/sandbox.sh "$build"
+    run faults 600 tests/faults.sh "$build" plain backstop
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
@@ -175,6 +193,8 @@ if [ -z "$san" ]; then
     run oracle_backstop 120 env LAPSE_BACKSTOP=uffd tests/oracle/rows.sh
 else
     skip victims "programs under a preload: not with a sanitizer's library"
+    skip sandbox "as above"
+    skip faults "as above"
     skip run_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"

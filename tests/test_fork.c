@@ -100,6 +100,25 @@ Test(fork, keeps_who_asked)
     cr_assert(!lapse_pending(h), "the child's releases are not ours");
 }
 
+/* No handler ran there, so a lock of another thread may be held for ever. */
+Test(fork, refuses_a_child_that_was_made_by_hand)
+{
+    struct lapse_subscription how = {.size = sizeof(how)};
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP), other;
+    struct lapse_event e[2];
+    pid_t pid = _Fork();
+
+    if (!pid) {
+        IN_CHILD(lapse_poll(h, e, 2) == -ECHILD);
+        IN_CHILD(lapse_watch(h, unit_at(0), 1) == -ECHILD);
+        IN_CHILD(lapse_subscribe(&how, &other) == -ECHILD);
+        IN_CHILD(lapse_drain() == -ECHILD);
+        _exit(0);
+    }
+    expect_child(pid);
+    cr_assert_eq(lapse_poll(h, e, 2), 0, "the parent is as it was");
+}
+
 /* The thread that would end it is not there. */
 Test(fork, closes_what_others_had_open)
 {

@@ -4,9 +4,12 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int from, old;
@@ -82,4 +85,76 @@ Test(log, keeps_errno, .init = start)
     log_warn("to nobody");
     cr_assert_eq(errno, ERANGE);
     dup2(closed, 2);
+}
+
+/* SIGPIPE would end the test, waiting its time limit. */
+Test(log, survives_a_broken_pipe, .init = start)
+{
+    sigset_t pending;
+
+    close(from);
+    log_warn("to nobody");
+    dup2(old, 2);
+    sigpending(&pending);
+    cr_assert_eq(sigismember(&pending, SIGPIPE), 0);
+}
+
+/* One that was pending before is the program's. */
+Test(log, leaves_a_pending_signal, .init = start)
+{
+    sigset_t pipe_only, pending;
+
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &pipe_only, NULL);
+    raise(SIGPIPE);
+    close(from);
+    log_warn("to nobody");
+    dup2(old, 2);
+    sigpending(&pending);
+    cr_assert_eq(sigismember(&pending, SIGPIPE), 1);
+}
+
+Test(log, does_not_wait_for_a_full_pipe, .timeout = 30)
+{
+    int p[2], keep = dup(2);
+    static char much[4096];
+
+    cr_assert_eq(pipe2(p, O_NONBLOCK), 0);
+    while (write(p[1], much, sizeof(much)) > 0)
+        ;
+    fcntl(p[1], F_SETFL, 0);
+    dup2(p[1], 2);
+    log_warn("no room");
+    dup2(keep, 2);
+}
+
+Test(log, survives_a_file_limit)
+{
+    int keep = dup(2), fd = fileno(tmpfile());
+    struct stat now;
+
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, RLIM_INFINITY});
+    dup2(fd, 2);
+    log_warn("not one byte may be written");
+    dup2(keep, 2);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
+    fstat(fd, &now);
+    cr_assert_eq(now.st_size, 0);
+}
+
+/* The program closed stderr, and its next file got the number. */
+Test(log, writes_nothing_into_the_programs_file)
+{
+    int keep = dup(2), fd = fileno(tmpfile());
+    struct stat now;
+
+    log_start();
+    close(2);
+    log_warn("to nobody");
+    dup2(fd, 2);
+    log_warn("to a file of the program");
+    dup2(keep, 2);
+    fstat(fd, &now);
+    cr_assert_eq(now.st_size, 0);
 }

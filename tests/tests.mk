@@ -80,6 +80,13 @@ $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
 
+# Run by sandbox.sh and faults.sh; honest has the library preloaded.
+SANDBOX  := $(addprefix $(BUILD)/tests/,confine honest faults)
+$(SANDBOX): $(BUILD)/tests/%: tests/%.c .deps/ready
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(PLAIN) -o $@ -Wl,-z,dynamic-undefined-weak $<
+
 # Not linked with the library: without it preloaded they are the controls.
 $(CASES): $(BUILD)/tests/%: tests/%.c $(CASEPART) .deps/ready
 	@mkdir -p $(@D)
@@ -147,8 +154,15 @@ $(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
 
-check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE)
+check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE) \
+    $(SANDBOX)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
+
+# At length, with `make torture`.
+torture: torture-process
+torture-process: $(API) $(VICTIMS) $(TESTLIB) $(SANDBOX)
+	$(Q)tests/torture_process.sh $(BUILD)
+.PHONY: torture-process
 
 bench: all $(BENCHES)
 	$(Q)BUILD=$(BUILD) scripts/bench
