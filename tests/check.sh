@@ -97,6 +97,7 @@ else
     skip api_bridge "jemalloc is not built for a sanitizer"
     skip api_bridge_threads "as above"
 fi
+run model 300 tests/model/run.sh --short
 run api_storm 60 "$build/tests/api_storm" 3
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then

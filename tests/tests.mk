@@ -128,9 +128,12 @@ $(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
 check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
+model:
+	$(Q)CC=$(CC) tests/model/run.sh
+
 bench: all $(BENCHES)
 	$(Q)BUILD=$(BUILD) scripts/bench
 
 print-hot:
 	@echo $(HOT)
-.PHONY: print-hot
+.PHONY: print-hot model
