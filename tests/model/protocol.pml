@@ -408,7 +408,7 @@ inline poll()
         if
         :: overflow && overflow_told != 1 ->
             overflow_told = 1;
-            tell_all()
+            all = 1
         :: else
         fi
     }
@@ -450,7 +450,14 @@ inline poll()
         :: else -> more = 0
         fi
     }
-    atomic { STEP; subscriber_lock = 0 }
+    atomic { /* the user has the events now */
+        STEP;
+        subscriber_lock = 0;
+        if
+        :: all -> all = 0; tell_all()
+        :: else
+        fi
+    }
 }
 
 /* lapse_watch; tell_in_flight */
@@ -623,7 +630,7 @@ inline fork_here()
 
 #define USER_LOCALS                                                           \
     byte k, r, i, j, n, turn, id, seen, was;                                  \
-    bool open, hit, wait, more, blind, busy, can, mine[RECORDS];              \
+    bool all, open, hit, wait, more, blind, busy, can, mine[RECORDS];         \
     bool producing, survives
 
 proctype user()
