@@ -9,5 +9,7 @@ $(BUILD)/torture: $(call objects,$(TORTURE)) $(LIB)
 	    -L$(BUILD) -llapse -Wl,-rpath,'$$ORIGIN' \
 	    -lunwind-ptrace -lunwind-generic
 
-torture: $(BUILD)/torture
+torture: $(BUILD)/torture $(BUILD)/tests/step $(BUILD)/tests/fuzz_api model
+	$(Q)$(BUILD)/tests/step
+	$(Q)for seed in 1 2 3; do $(BUILD)/tests/fuzz_api 10000000 $$seed || exit 1; done
 	$(Q)$(BUILD)/torture deadlock --seconds 60
