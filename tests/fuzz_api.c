@@ -8,38 +8,10 @@
  * Usage: fuzz_api [STEPS [SEED]]; with clang, -DFUZZER -fsanitize=fuzzer makes
  * a libFuzzer target of it, whose input is the choices.
  */
-#include "api.h"
+#include "fuzz_model.h"
 
-#define PAGES 800  /* a border of 2 MiB lies behind the 200th */
-#define BORDER 200
-#define SUBS 8     /* the last one is a CALLBACK one and stays */
-#define RECORDS 64 /* LAPSE_RECORDS: full soon */
-
-struct item {
-    uintptr_t addr, len;
-    uint32_t reason;
-    bool open;
-};
-struct list {
-    struct item item[RECORDS + 1];
-    size_t n;
-};
-/* What a subscriber is known to be. */
-static struct sub {
-    lapse_handle h;
-    bool live, all, keep;
-    uint32_t delivery, reasons;
-    uint16_t count[PAGES];       /* watches */
-    struct list queue, backlog;  /* POLL */
-    bool flagged, held;
-    enum { NONE, DUE, TOLD } overflow;
-    unsigned long calls, calls_due;                  /* INLINE */
-    bool due[PAGES], may[PAGES];                     /* CALLBACK */
-    _Atomic bool told[PAGES], told_all, not_allowed; /* by any thread */
-} subs[SUBS];
 static lapse_handle stale;
-static char *arena;
-static unsigned long step, total, forks, releases, events, overflows;
+static unsigned long step, total, forks, events;
 static uint64_t seed, state;
 static const uint8_t *input; /* of a fuzzer */
 static size_t input_left;
@@ -78,109 +50,6 @@ static void pick_range(unsigned *page, unsigned *n)
     *page = pick(4) ? pick(PAGES) : BORDER - pick(4);
     if (*page + *n > PAGES)
         *n = PAGES - *page;
-}
-
-/* --- the model --- */
-
-static bool watches(struct sub *s, uintptr_t addr, size_t len)
-{
-    size_t first = (addr - (uintptr_t)arena) / PAGE;
-    size_t last = (addr + len - 1 - (uintptr_t)arena) / PAGE;
-
-    if (s->all)
-        return true;
-    for (size_t i = first; i <= last; i++)
-        if (s->count[i])
-            return true;
-    return false;
-}
-
-/* queue_collapse: what is open stays. */
-static void collapse(struct sub *s)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < s->queue.n; i++)
-        if (s->queue.item[i].open)
-            s->queue.item[kept++] = s->queue.item[i];
-    s->queue.n = kept;
-    s->flagged = true;
-    overflows++;
-}
-
-struct one {
-    uintptr_t addr, len;
-    uint32_t reason;
-    uint32_t blind;    /* bit: subscriber */
-};
-
-static void begin(struct one *r, void *p, size_t len, uint32_t reason)
-{
-    *r = (struct one){(uintptr_t)p, len, reason, 0};
-    releases++;
-    for (unsigned i = 0; i < SUBS; i++) {
-        struct sub *s = &subs[i];
-        size_t first = ((uintptr_t)p - (uintptr_t)arena) / PAGE;
-        size_t last = ((uintptr_t)p + len - 1 - (uintptr_t)arena) / PAGE;
-
-        if (!s->live || !(s->reasons >> reason & 1) ||
-            !watches(s, r->addr, len))
-            continue;
-        if (s->delivery == LAPSE_INLINE) {
-            s->calls_due += 2;
-        } else if (s->delivery == LAPSE_CALLBACK) {
-            for (size_t k = first; k <= last; k++)
-                s->due[k] = true;
-        } else if (s->queue.n + s->backlog.n == RECORDS) {
-            r->blind |= 1u << i;
-            collapse(s);
-        } else {
-            s->queue.item[s->queue.n++] =
-                (struct item){r->addr, len, reason, true};
-        }
-    }
-}
-
-static void end(struct one *r)
-{
-    for (unsigned i = 0; i < SUBS; i++) {
-        struct sub *s = &subs[i];
-
-        if (r->blind >> i & 1)
-            collapse(s);
-        for (size_t k = 0; k < s->queue.n; k++)
-            if (s->queue.item[k].addr == r->addr &&
-                s->queue.item[k].reason == r->reason)
-                s->queue.item[k].open = false;
-    }
-}
-
-/* Before the real call: a drainer may be quick. */
-static void may_tell(void *p, size_t len, uint32_t reason)
-{
-    size_t first = ((uintptr_t)p - (uintptr_t)arena) / PAGE;
-    size_t last = ((uintptr_t)p + len - 1 - (uintptr_t)arena) / PAGE;
-
-    for (unsigned i = 0; i < SUBS; i++)
-        if (subs[i].live && (subs[i].reasons >> reason & 1) &&
-            watches(&subs[i], (uintptr_t)p, len))
-            for (size_t k = first; k <= last; k++) {
-                subs[i].may[k] = true;
-                subs[i].told[k] = false;
-            }
-}
-
-static void model_take(struct sub *s)
-{
-    if (!s->queue.n && !s->flagged)
-        return;
-    s->held = true;
-    if (s->flagged)
-        s->overflow = DUE;
-    s->flagged = false;
-    for (size_t i = 0; i < s->queue.n; i++)
-        s->backlog.item[s->backlog.n++] = s->queue.item[i];
-    s->queue.n = 0;
 }
 
 static void check_pending(struct sub *s)
@@ -482,11 +351,17 @@ static void one_step(void)
 
 static void prepare(void)
 {
-    uintptr_t at = 0x200000000000ul - BORDER * PAGE;
+    size_t leaf = 2ul << 20, room = PAGES * PAGE + 2 * leaf;
 
     if (!arena) {
-        arena = (char *)at;
-        map_again(arena, PAGES * PAGE);
+        char *p = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                       0);
+
+        need(p != MAP_FAILED, "mmap");
+        p += leaf; /* the border is a multiple of it */
+        arena = p + (leaf - (uintptr_t)p % leaf) % leaf - BORDER * PAGE;
+        need(mprotect(arena, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0,
+             "mprotect");
     }
     if (!subs[SUBS - 1].live) /* so that the drainer never ends */
         step_subscribe(&subs[SUBS - 1], LAPSE_CALLBACK);

@@ -11,8 +11,8 @@ UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
 HOOKNOUN := site window patch arch module coverage relocate patched
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a b1 e1 f1 j1 j4
-API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
-            $(wildcard tests/example_*.c tests/step.c tests/fuzz_api.c)) \
+API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c \
+            tests/example_*.c) tests/step.c tests/fuzz_api.c) \
             $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
 CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \

@@ -7,7 +7,10 @@ set -u
 cd "$(dirname "$0")" || exit 2
 model=$PWD/protocol.pml
 short=${1:-}
-command -v spin > /dev/null || { echo "skip: no spin: run scripts/setup"; exit 77; }
+command -v spin > /dev/null || {
+    echo "skip: no spin: run scripts/setup"
+    exit 77
+}
 tmp=$(mktemp -d) || exit 2
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 2
