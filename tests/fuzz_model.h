@@ -33,8 +33,9 @@ static struct sub {
     bool flagged, held;
     enum { NONE, DUE, TOLD } overflow;
     unsigned long calls, calls_due;                  /* INLINE */
-    bool due[PAGES], may[PAGES];                     /* CALLBACK */
-    _Atomic bool told[PAGES], told_all, not_allowed; /* by any thread */
+    bool due[PAGES];                                 /* CALLBACK */
+    /* any thread: */
+    _Atomic bool may[PAGES], told[PAGES], told_all, not_allowed;
 } subs[SUBS];
 static char *arena;
 static unsigned long releases, overflows;
