@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# liblapse. Targets: all run check model bench torture install clean deps (help says).
-# Options: V=1 shows commands; SAN=address|thread|undefined; BUILD=dir; CC=.
+# liblapse. Targets: all run check model bench torture install clean deps.
+# Options: V=1 shows commands; SAN=address|thread|undefined; BUILD=dir; CC=;
+# of check: ONLY=text runs the tests whose names have it.
 
 VERSION  := 0.1.0
 SOVER    := 0
@@ -26,14 +27,18 @@ HOOKFLAGS := -mgeneral-regs-only -fno-stack-protector -fcf-protection=none \
 
 # The closed set of objects that a hook may run through (tests/closed_set.sh).
 HOT      := shim/inflight shim/queue shim/pool shim/filter_query shim/release \
-            shim/wake shim/publish shim/report_caller hooks/hook hooks/caller \
-            hooks/shm_range hooks/maps hooks/file hooks/file_range \
-            hooks/free_hook hooks/backstop_range hooks/entry_x86_64
+            shim/meet shim/wake shim/publish shim/report_caller hooks/hook \
+            hooks/advice hooks/caller hooks/shm_range hooks/huge_range \
+            hooks/maps hooks/file hooks/file_range hooks/free_hook \
+            hooks/backstop_range hooks/entry_x86_64
 SHIM     := $(patsubst %.c,%,$(wildcard shim/*.c))
 HOOKS    := $(patsubst %.c,%,$(wildcard hooks/*.c)) \
             $(patsubst %.S,%,$(wildcard hooks/*.S))
 ZYOBJ    := $(addprefix $(BUILD)/zydis/,Decoder.o DecoderData.o SharedData.o)
-ZYFLAGS  := -DZYDIS_STATIC_BUILD -DZYCORE_STATIC_BUILD -DZYAN_NO_LIBC \
+# With ZYAN_NO_LIBC it would clear its structures byte by byte, and rep stos is
+# slow to begin: most of the time of decoding.
+ZYFLAGS  := -mstringop-strategy=unrolled_loop \
+            -DZYDIS_STATIC_BUILD -DZYCORE_STATIC_BUILD \
             -DZYDIS_MINIMAL_MODE -DZYDIS_DISABLE_FORMATTER \
             -DZYDIS_DISABLE_ENCODER -DZYDIS_DISABLE_AVX512 -DZYDIS_DISABLE_KNC
 LIBFLAGS := -Wl,-soname,liblapse.so.$(SOVER) \
@@ -41,14 +46,15 @@ LIBFLAGS := -Wl,-soname,liblapse.so.$(SOVER) \
             -Wl,-z,nodelete,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined
 objects   = $(patsubst %,$(BUILD)/%.o,$(1))
 LIB      := $(BUILD)/liblapse.so
-TOOLS    := $(BUILD)/lapse $(BUILD)/torture
+RCACHELIBS := $(BUILD)/liblapse-rcache.a $(BUILD)/liblapse-rcache.so
+TOOLS    := $(BUILD)/lapse $(BUILD)/torture $(BUILD)/lapse-cp
 
 .SECONDARY:
 
-all: $(LIB) $(TOOLS)
+all: $(LIB) $(RCACHELIBS) $(TOOLS)
 
 help:
-	@sed -n '2,3p' Makefile
+	@sed -n '2,4p' Makefile
 
 # The first thing that needs it brings the packages; see scripts/setup.
 deps: .deps/ready
@@ -76,7 +82,7 @@ $(LIB): $(call objects,$(SHIM) $(HOOKS)) $(ZYOBJ) shim/lapse.map
 	    $(LIBFLAGS)
 	$(Q)ln -sf liblapse.so $(BUILD)/liblapse.so.$(SOVER)
 
--include bridges/bridges.mk scripts/scripts.mk tests/tests.mk
+-include bridges/bridges.mk rcache/rcache.mk scripts/scripts.mk tests/tests.mk
 
 install: all install-bridges
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin \
@@ -94,6 +100,7 @@ install: all install-bridges
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' shim/lapse.pc.in \
 	    > $(DESTDIR)$(LIBDIR)/pkgconfig/lapse.pc
+	$(Q)$(MAKE) -s install-rcache
 
 clean:
 	rm -rf build build-*

@@ -75,6 +75,14 @@ struct arch_insn {
 };
 bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out);
 
+/*
+ * Can a relative branch in this code lead to between from and to (and neither)?
+ * Any byte is taken for the begin of one, so that nothing need be decoded: it
+ * may say yes wrongly, never no.
+ */
+bool arch_may_branch(const uint8_t *code, size_t size, uintptr_t from,
+                     uintptr_t to);
+
 /* What the instruction is that a site has in its window. */
 enum arch_kind {
     ARCH_PLAIN,   /* mov $nr,%eax */

@@ -83,15 +83,25 @@ static bool ends_flow(const ZydisDecodedInstruction *insn)
     }
 }
 
+/* Constant once it is made: who decodes is the constructor, or has the
+ * loader's lock. */
+static const ZydisDecoder *the_decoder(void)
+{
+    static ZydisDecoder decoder;
+
+    if (decoder.stack_width != ZYDIS_STACK_WIDTH_64)
+        ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
+                         ZYDIS_STACK_WIDTH_64);
+    return &decoder;
+}
+
 bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out)
 {
-    ZydisDecoder decoder;
     ZydisDecodedInstruction insn;
 
-    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64,
-                     ZYDIS_STACK_WIDTH_64);
     if (!ZYAN_SUCCESS(
-            ZydisDecoderDecodeInstruction(&decoder, NULL, code, size, &insn)))
+            ZydisDecoderDecodeInstruction(the_decoder(), NULL, code, size,
+                                          &insn)))
         return false;
     out->size = insn.length;
     out->target = 0;
@@ -110,6 +120,43 @@ bool arch_decode(const uint8_t *code, size_t size, struct arch_insn *out)
             out->flags = ARCH_FLAGS_KEPT; /* long nop, endbr64 */
     }
     return true;
+}
+
+/* If a relative branch begins here: how long it is, else 0. */
+static size_t branch_size(const uint8_t *code)
+{
+    switch (code[0]) {
+    case 0x70 ... 0x7f: case 0xe0 ... 0xe3: case 0xeb: /* jcc, loop, jmp */
+        return 2;
+    case 0xe8: case 0xe9: /* call, jmp */
+        return 5;
+    case 0x0f: /* jcc */
+        return (code[1] & 0xf0) == 0x80 ? 6 : 0;
+    case 0xc7: /* xbegin */
+        return code[1] == 0xf8 ? 6 : 0;
+    default:
+        return 0;
+    }
+}
+
+bool arch_may_branch(const uint8_t *code, size_t size, uintptr_t from,
+                     uintptr_t to)
+{
+    for (const uint8_t *end = code + size; code + 1 < end; code++) {
+        size_t n = branch_size(code);
+        int32_t distance;
+        uintptr_t target;
+
+        if (!n || n > (size_t)(end - code))
+            continue;
+        distance = (int8_t)code[1];
+        if (n > 2)
+            memcpy(&distance, code + n - 4, sizeof(distance));
+        target = (uintptr_t)code + n + (uintptr_t)(intptr_t)distance;
+        if (target > from && target < to)
+            return true;
+    }
+    return false;
 }
 
 void arch_site_bytes(uint8_t out[ARCH_SITE], enum arch_kind kind, int nr)

@@ -13,7 +13,9 @@
  *    release, itself included, finds lapse_pending() true until then, and
  *    lapse_poll() waits for the few steps that are left (backstop_settle), or
  *    says OVERFLOW. This covers all who learn of the release through its
- *    return.
+ *    return. Who comes when the marks are set already could watch and lose
+ *    something that is read in the same round; lapse_subscribe() lets that
+ *    round end (K7, K8).
  *  - Others can only learn of it by getting the address. While it is watched,
  *    mmap, brk, mremap and shmat that come by a hook tell of it themselves
  *    before they return it (backstop_mapped).
@@ -32,6 +34,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "hooks/backstop_hold.h"
 #include "hooks/backstop_open.h"
@@ -49,6 +52,7 @@ enum state {
 static _Atomic uint32_t state;
 static _Atomic uint32_t reader; /* is there such a thread? */
 static _Atomic uint32_t quit;   /* it is to leave */
+static _Atomic uint32_t rounds; /* of the reader; odd while it is in one */
 /* A page of ours; an event of it is a word with the reader. */
 static uintptr_t bell;
 static _Atomic int64_t room; /* registrations until mappings are counted */
@@ -127,12 +131,17 @@ static bool serve(int fd)
     struct uffd_msg m[EVENTS];
     long n = -EBADF;
 
+    /* seq_cst K7: before mark() looks who is live; pairs with K8 */
+    atomic_fetch_add_explicit(&rounds, 1, memory_order_seq_cst);
     mark(QUEUE_COMING, 0);
+    release_test_delay(0);
     if (backstop_is_ours(fd))
         n = sys(SYS_read, fd, m, sizeof(m));
+    release_test_delay(0);
     for (long i = 0; i < n / (long)sizeof(*m); i++)
         take_event(&m[i]);
     mark(0, QUEUE_COMING);
+    atomic_fetch_add_explicit(&rounds, 1, memory_order_release);
     return n != -EBADF;
 }
 
@@ -257,6 +266,20 @@ static void start_op(void)
         renew();
 }
 
+/* The reader waits for nobody, so this is short. Not by sched_yield(), which
+ * would not let it run if we are of a real-time class. */
+static void joined_op(void)
+{
+    static const struct timespec moment = {.tv_nsec = 20000};
+    /* seq_cst K8: after our bit of live is set; pairs with K7: either that
+     * round marks our queue, or we see it here */
+    uint32_t was = atomic_load_explicit(&rounds, memory_order_seq_cst);
+
+    while ((was & 1) &&
+           atomic_load_explicit(&rounds, memory_order_acquire) == was)
+        sys(SYS_nanosleep, &moment, NULL);
+}
+
 static bool is_lost(void)
 {
     return atomic_load_explicit(&state, memory_order_relaxed) == READING &&
@@ -329,6 +352,7 @@ static void fork_child_op(void)
         sys(SYS_close, fd);
     hold_fork_child();
     atomic_store_explicit(&reader, 0, memory_order_relaxed);
+    atomic_store_explicit(&rounds, 0, memory_order_relaxed);
     mark(0, QUEUE_COMING);
     if (was != READING && was != STALE)
         return;
@@ -339,6 +363,7 @@ static void fork_child_op(void)
 
 static const struct lapse_backstop backstop = {
     .start = start_op,
+    .joined = joined_op,
     .watch = watch_op,
     .unwatch = unwatch_op,
     .fork_child = fork_child_op,

@@ -77,6 +77,9 @@ typedef void backstop_apply(uintptr_t start, uintptr_t end, bool on);
 void backstop_fit_by(uintptr_t start, uintptr_t end, bool all,
                      backstop_apply *by);
 
+/* Nothing is there any more, the usual cause of a refusal. By its two ends. */
+bool backstop_gone(uintptr_t start, uintptr_t end);
+
 /* For all but hooks: register or unregister all of the range, piece by piece
  * where the kernel does not take it as a whole. */
 void backstop_pieces(uintptr_t start, uintptr_t end, bool on);

@@ -5,7 +5,6 @@
  * read-only, another userfaultfd's, before Linux 6.7 any file's). Goes by
  * /proc/self/maps. Never in a hook: it may take milliseconds.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 
@@ -63,15 +62,6 @@ static void take_char(struct scan *s, char c)
     }
 }
 
-/* The usual cause of a refused unregistering: nothing is there any more. */
-static bool is_gone(uintptr_t start, uintptr_t end)
-{
-    unsigned char resident;
-
-    return sys(SYS_mincore, start, PAGE_SIZE, &resident) == -ENOMEM &&
-           sys(SYS_mincore, end - PAGE_SIZE, PAGE_SIZE, &resident) == -ENOMEM;
-}
-
 static long open_maps(void)
 {
     return sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -97,7 +87,7 @@ void backstop_pieces(uintptr_t start, uintptr_t end, bool on)
     char text[4096];
     long fd, n;
 
-    if (!apply(start, end, on) || (!on && is_gone(start, end)))
+    if (!apply(start, end, on) || (!on && backstop_gone(start, end)))
         return;
     fd = open_maps();
     while (fd >= 0 && s.value[0] < end &&

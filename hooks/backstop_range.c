@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 
 #include "hooks/backstop.h"
+#include "hooks/maps.h"
 #include "shim/subscriber.h"
 #include "shim/sys.h"
 
@@ -73,12 +74,40 @@ static bool run(uintptr_t at, uintptr_t end, uintptr_t *until)
     return is;
 }
 
+bool backstop_gone(uintptr_t start, uintptr_t end)
+{
+    unsigned char resident;
+
+    return sys(SYS_mincore, start, PAGE_SIZE, &resident) == -ENOMEM &&
+           sys(SYS_mincore, end - PAGE_SIZE, PAGE_SIZE, &resident) == -ENOMEM;
+}
+
+struct piece {
+    uintptr_t start, end;
+};
+
+static void register_piece(void *arg, const struct maps_line *line)
+{
+    const struct piece *p = arg;
+    uintptr_t start = line->start > p->start ? line->start : p->start;
+    uintptr_t end = line->end < p->end ? line->end : p->end;
+
+    if (start < end)
+        backstop_register(start, end);
+}
+
+/* What was lifted as a whole may have got something into its middle since
+ * that the kernel does not register; the rest of it must be. */
 static void apply(uintptr_t start, uintptr_t end, bool on)
 {
-    if (on)
-        backstop_register(start, end);
-    else
+    struct piece p = {start, end};
+
+    if (!on)
         backstop_unregister(start, end);
+    else if (backstop_register(start, end) &&
+             atomic_load_explicit(&backstop_fd, memory_order_relaxed) >= 0 &&
+             !backstop_gone(start, end))
+        maps_each(register_piece, &p);
 }
 
 void backstop_fit_by(uintptr_t start, uintptr_t end, bool all,

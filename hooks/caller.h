@@ -10,14 +10,15 @@
 #ifndef LAPSE_CALLER_H
 #define LAPSE_CALLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "hooks/caller_ranges.h"
 #include "shim/release.h"
 
-/* Learn where the allocators and the loader are. Takes the loader's lock:
- * from the constructor only. */
-void caller_start(void);
+/* Learn where the loader is; inside: what caller_inside() asks, too, which
+ * takes its time. Takes the loader's lock: from the constructor only. */
+void caller_start(bool inside);
 
 /* stack: as in hook.h. *pc gets the return address. */
 enum inside caller_inside(const uintptr_t *stack, unsigned path,

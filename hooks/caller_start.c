@@ -80,7 +80,7 @@ static unsigned frame_of(const struct module *libc, const char *name)
     return 0;
 }
 
-void caller_start(void)
+void caller_start(bool inside)
 {
     struct module m;
 
@@ -88,9 +88,12 @@ void caller_start(void)
         caller_ranges.loader = text_of(&m);
     if (module_find(COVERAGE_LIBC, &m)) {
         caller_ranges.libc = text_of(&m);
-        add_libc_malloc(&m);
         caller_ranges.frame[LAPSE_PATH_MREMAP] = frame_of(&m, "mremap");
+        if (inside)
+            add_libc_malloc(&m);
     }
+    if (!inside)
+        return;
     for (unsigned i = 0; i < sizeof(allocators) / sizeof(*allocators); i++)
         if (module_find(allocators[i], &m))
             add_allocator(text_of(&m));

@@ -2,7 +2,9 @@
 /*
  * While one of these calls runs, all memory is announced: another thread may
  * map the file and watch it meanwhile, and then finds the release in flight
- * (I2 in inflight.h). What was mapped before is looked up and published.
+ * (I2 in inflight.h). What was mapped before is looked up and published; what
+ * is mapped meanwhile where somebody watches already, is told by the hook of
+ * the call that maps it (meet_files).
  *
  * open() and fallocate() may be ended by pthread_cancel() in the middle. A
  * slot that such a thread holds would never be given back. So where one is
@@ -59,7 +61,7 @@ static void cancel_again(int was)
 
 static void claim_all(struct release *r)
 {
-    release_claim(r, range_pack(0, USER_END));
+    release_claim(r, range_pack(0, USER_END)); /* M1: shim/meet.h */
     if (__builtin_expect(r->slot != NULL, 1))
         atomic_store_explicit(&r->slot->reason, LAPSE_REASON_FILE,
                               memory_order_relaxed);

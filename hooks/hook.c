@@ -9,25 +9,21 @@
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #include "hooks/account.h"
+#include "hooks/advice.h"
 #include "hooks/backstop.h"
 #include "hooks/brk.h"
 #include "hooks/file.h"
 #include "hooks/file_range.h"
+#include "hooks/huge_range.h"
 #include "hooks/shm_range.h"
+#include "shim/meet.h"
 #include "shim/release.h"
 #include "shim/sys.h"
 
 /* All bodies have one type; most calls take fewer arguments. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-#define ADVICE_GUARD_INSTALL 102 /* newer than Debian 12's headers */
-#define ADVICE_SOFT_OFFLINE 101  /* missing in them */
 
 _Atomic uintptr_t hook_brk;
 
@@ -51,13 +47,47 @@ static bool replaces(unsigned path)
 }
 
 /* The program gets this as new memory, if the call did not fail. */
-static void mapped(long ret, size_t len)
+static void mapped(long ret, size_t len, enum huge_of of, long what)
 {
     uintptr_t start, end;
 
-    if (ret > 0 && range_of_call((uintptr_t)ret, len, &start, &end) &&
-        backstop_cares(start, end))
+    if (ret <= 0 ||
+        atomic_load_explicit(&backstop_fd, memory_order_relaxed) < 0 ||
+        !range_of_call((uintptr_t)ret, len, &start, &end))
+        return;
+    end = huge_end(start, end, of, what);
+    if (backstop_cares(start, end))
         backstop_mapped(start, end);
+}
+
+/* A part of some file, maybe, is there now, if the call did not fail. */
+static void mapped_file(long ret, size_t len)
+{
+    uintptr_t start, end;
+
+    if (__builtin_expect(file_wanted(), 0) && ret > 0 &&
+        range_of_call((uintptr_t)ret, len, &start, &end))
+        meet_files(start, end);
+}
+
+/* What the kernel adds to the range that was asked for; see huge_range.h. */
+struct tail {
+    struct release r;
+    bool is;
+};
+
+static void tail_begin(struct tail *t, uintptr_t end, uintptr_t most,
+                       unsigned reason)
+{
+    t->is = most > end;
+    if (__builtin_expect(t->is, 0))
+        release_begin(&t->r, end, most, reason);
+}
+
+static void tail_end(struct tail *t)
+{
+    if (__builtin_expect(t->is, 0))
+        release_end(&t->r);
 }
 
 /* The usual case: one range, known before. */
@@ -96,23 +126,36 @@ static long hook_munmap(long a0, long a1, long a2, long a3, long a4, long a5,
     return ret;
 }
 
+static enum huge_of huge_of_mmap(long flags)
+{
+    if (!(flags & MAP_ANONYMOUS))
+        return HUGE_FILE;
+    return flags & MAP_HUGETLB ? HUGE_IS : HUGE_NEVER;
+}
+
 static long hook_mmap(long a0, long a1, long a2, long a3, long a4, long a5,
                       const uintptr_t *stack)
 {
+    struct tail tail;
     struct release r;
     uintptr_t start, end;
     long ret;
 
     /* NOREPLACE, with or without FIXED, fails rather than replace. */
     if ((a3 & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED &&
-        range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
+        range_of_call((uintptr_t)a0, (size_t)a1, &start, &end)) {
+        tail_begin(&tail, end, huge_end(start, end, huge_of_mmap(a3), a4),
+                   LAPSE_REASON_REPLACE);
         AROUND(r, start, end, LAPSE_PATH_MMAP, LAPSE_REASON_REPLACE, stack,
                sys_call6(SYS_mmap, a0, a1, a2, a3, a4, a5));
-    else
+        tail_end(&tail);
+    } else
         PASS(r, LAPSE_PATH_MMAP,
              sys_call6(SYS_mmap, a0, a1, a2, a3, a4, a5));
     if ((a3 & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED)
-        mapped(ret, (size_t)a1);
+        mapped(ret, (size_t)a1, huge_of_mmap(a3), a4);
+    if (!(a3 & MAP_ANONYMOUS))
+        mapped_file(ret, (size_t)a1);
     return ret;
 }
 
@@ -152,14 +195,26 @@ static void moved(long addr, long old_len, long ret, long new_len)
         !range_of_call((uintptr_t)ret, (size_t)new_len, &start, &end) ||
         !backstop_cares(start, end))
         return;
+    end = huge_end(start, end, HUGE_MAPPED, ret);
     backstop_mapped(start + kept, end);
     backstop_fit_all(start, end);
+}
+
+static void old_tail_begin(struct tail *t, long addr, long old_len)
+{
+    uintptr_t start, end;
+
+    t->is = false;
+    if (range_of_call((uintptr_t)addr, (size_t)old_len, &start, &end))
+        tail_begin(t, end, huge_end(start, end, HUGE_MAPPED, addr),
+                   LAPSE_REASON_MREMAP);
 }
 
 static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
                         const uintptr_t *stack)
 {
     struct release old, target;
+    struct tail tail;
     uintptr_t start, end, to, to_end;
     bool has_old = mremap_old(a0, a1, a2, a3, &start, &end);
     bool has_target =
@@ -168,9 +223,11 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
     long ret;
 
     if (has_target) {
+        to_end = huge_end(to, to_end, HUGE_MAPPED, a0);
         release_begin(&target, to, to_end, LAPSE_REASON_REPLACE);
         backstop_before(to, to_end);
     }
+    old_tail_begin(&tail, a0, has_old ? a1 : 0);
     if (has_old)
         AROUND(old, start, end, LAPSE_PATH_MREMAP, LAPSE_REASON_MREMAP, stack,
                sys_call6(SYS_mremap, a0, a1, a2, a3, a4, a5));
@@ -181,8 +238,10 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
         moved(a0, a1, ret, a2);
     else if (has_target)
         backstop_after(to, to_end);
+    tail_end(&tail);
     if (has_target)
         release_end(&target);
+    mapped_file(ret, (size_t)a2);
     return ret;
 }
 
@@ -203,25 +262,9 @@ static long hook_brk_call(long a0, long a1, long a2, long a3, long a4,
         PASS(r, LAPSE_PATH_BRK, sys_call3(SYS_brk, a0, a1, a2));
     atomic_store_explicit(&hook_brk, (uintptr_t)ret, memory_order_relaxed);
     if (now && (uintptr_t)ret > now)
-        mapped((long)page_up(now), (size_t)((uintptr_t)ret - page_up(now)));
+        mapped((long)page_up(now), (size_t)((uintptr_t)ret - page_up(now)),
+               HUGE_NEVER, 0);
     return ret;
-}
-
-/* PAGEOUT and COLD leave pinned pages where they are; FREE may take the page
- * any time later, so it counts from the call on. */
-static bool advice_releases(long advice)
-{
-    switch (advice) {
-    case MADV_DONTNEED:
-    case MADV_FREE:
-    case MADV_REMOVE:
-    case MADV_DONTNEED_LOCKED:
-    case MADV_HWPOISON:
-    case ADVICE_SOFT_OFFLINE:
-    case ADVICE_GUARD_INSTALL:
-        return true;
-    }
-    return false;
 }
 
 static long hook_madvise(long a0, long a1, long a2, long a3, long a4, long a5,
@@ -270,77 +313,17 @@ static long hook_shmat(long a0, long a1, long a2, long a3, long a4, long a5,
     long ret;
 
     if ((a2 & SHM_REMAP) && at &&
-        range_of_call(at, shm_segment_size((int)a0), &start, &end))
+        range_of_call(at, shm_segment_size((int)a0), &start, &end)) {
+        /* which kind a segment is of, nobody says */
+        end = huge_end(start, end, HUGE_IS, 0);
         AROUND(r, start, end, LAPSE_PATH_SHMAT, LAPSE_REASON_REPLACE, stack,
                sys_call3(SYS_shmat, a0, a1, a2));
-    else
+    } else
         PASS(r, LAPSE_PATH_SHMAT,
              sys_call3(SYS_shmat, a0, a1, a2));
     if (!(a2 & SHM_REMAP) &&
         atomic_load_explicit(&backstop_fd, memory_order_relaxed) >= 0)
-        mapped(ret, shm_segment_size((int)a0));
-    return ret;
-}
-
-#define IOV_CHUNK 8
-
-/* Copies through the kernel, since a bad pointer is the kernel's to refuse. */
-static bool read_iov(struct iovec *to, unsigned long from, size_t n)
-{
-    struct iovec local = {to, n * sizeof(*to)};
-    struct iovec remote = {(void *)from, n * sizeof(*to)};
-
-    return sys(SYS_process_vm_readv, sys(SYS_getpid), &local, 1, &remote, 1,
-               0) == (long)local.iov_len;
-}
-
-/*
- * Which process it is about would take more calls to learn; that of another
- * one is a false alarm. Announces everything in one slot, publishes each range
- * of the vector; all there is, if the vector cannot be read.
- */
-static void publish_iov(struct release *r, unsigned long iov, size_t n,
-                        bool files)
-{
-    struct iovec part[IOV_CHUNK];
-    uintptr_t start, end;
-
-    for (size_t i = 0; i < n; i += IOV_CHUNK) {
-        size_t k = n - i < IOV_CHUNK ? n - i : IOV_CHUNK;
-
-        if (!read_iov(part, iov + i * sizeof(*part), k)) {
-            release_publish(r, 0, USER_END, LAPSE_REASON_MADVISE);
-            return;
-        }
-        for (size_t j = 0; j < k; j++) {
-            if (!range_of_call((uintptr_t)part[j].iov_base, part[j].iov_len,
-                               &start, &end))
-                continue;
-            release_publish(r, start, end, LAPSE_REASON_MADVISE);
-            if (files)
-                file_publish_mapped(r, start, end);
-        }
-    }
-}
-
-static long hook_process_madvise(long a0, long a1, long a2, long a3, long a4,
-                                 long a5, const uintptr_t *stack)
-{
-    struct release r;
-    long ret;
-
-    if (advice_releases((int)a3) && a1 && a2 > 0 && a2 <= UIO_MAXIOV) {
-        release_claim(&r, range_pack(0, USER_END));
-        account(&r, LAPSE_PATH_PROCESS_MADVISE, 0, stack);
-        if (atomic_load_explicit(&lapse_live, memory_order_seq_cst))
-            publish_iov(&r, (unsigned long)a1, (size_t)a2,
-                        (int)a3 == MADV_REMOVE && file_wanted());
-        ret = sys_call6(SYS_process_madvise, a0, a1, a2, a3, a4, a5);
-        release_end(&r);
-    } else {
-        PASS(r, LAPSE_PATH_PROCESS_MADVISE,
-             sys_call6(SYS_process_madvise, a0, a1, a2, a3, a4, a5));
-    }
+        mapped(ret, shm_segment_size((int)a0), HUGE_MAPPED, ret);
     return ret;
 }
 
@@ -359,6 +342,8 @@ static long hook_remap_file_pages(long a0, long a1, long a2, long a3, long a4,
     else
         PASS(r, LAPSE_PATH_REMAP_FILE_PAGES,
              sys_call6(SYS_remap_file_pages, a0, a1, a2, a3, a4, a5));
+    if (!ret)
+        mapped_file((long)page_down((uintptr_t)a0), (size_t)a1);
     return ret;
 }
 

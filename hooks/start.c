@@ -26,7 +26,7 @@
 /*
  * A musl program that the library is preloaded into, perhaps for its
  * children's sake, must run. What that C library does not have is declared
- * weak, its absence tells, and nothing is done: its constructors get no
+ * weak, its absence tells, and nothing is patched: its constructors get no
  * arguments either.
  */
 #pragma weak gnu_get_libc_version
@@ -60,11 +60,13 @@ static void note_changes(void)
 
 /*
  * The decoder's tables, some 110 KiB, are wanted once: let the kernel take our
- * read-only pages out of the process again. They come back from the file when
- * somebody looks at them.
+ * read-only pages out of the process again, but for those that ld.so reads.
+ * They come back from the file when somebody looks at them.
  */
 static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
 {
+    uintptr_t headers = (uintptr_t)info->dlpi_phdr;
+
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
@@ -80,10 +82,20 @@ static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
         uintptr_t start = page_up(info->dlpi_addr + h->p_vaddr);
         uintptr_t end = page_down(info->dlpi_addr + h->p_vaddr + h->p_filesz);
 
-        if (h->p_type == PT_LOAD && h->p_flags == PF_R && end > start)
+        if (h->p_type == PT_LOAD && h->p_flags == PF_R && end > start &&
+            (headers < info->dlpi_addr + h->p_vaddr || headers >= end))
             sys(SYS_madvise, start, end - start, MADV_DONTNEED);
     }
     return 1;
+}
+
+/*
+ * The last thing done: to `lapse audit` this call is the sign that all has been
+ * patched that will be, and that from here on what is not seen is a finding.
+ */
+static void tell_audit(void)
+{
+    dl_iterate_phdr(forget_tables, (void *)(uintptr_t)tell_audit);
 }
 
 __attribute__((constructor)) static void start(int argc, char **argv,
@@ -94,10 +106,11 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     if (!gnu_get_libc_version) {
         log_warn("this program's C library is not glibc: no release of "
                  "memory is seen in it");
+        tell_audit();
         return;
     }
     shim_start(environment);
-    caller_start();
+    caller_start(lapse_reporting);
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
                           memory_order_relaxed);
     report_modules();
@@ -106,8 +119,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     if (lapse_config.backstop)
         backstop_start();
     note_gap();
-    /* Last: to `lapse audit` this call is the sign that we are ready. */
-    dl_iterate_phdr(forget_tables, (void *)(uintptr_t)start);
+    tell_audit();
     report_started();
 }
 

@@ -64,26 +64,22 @@ const char *window_check(const uint8_t *begin, size_t size, bool whole,
     return NULL;
 }
 
-/* False: it cannot be decoded, or has too many branches to remember. */
-static bool remember(struct window_memo *memo, const uint8_t *begin,
-                     size_t size)
+/* Decode on to behind the site. False: it cannot be decoded. */
+static bool decode_up_to(struct window_memo *memo, const uint8_t *begin,
+                         size_t size, const uint8_t *site)
 {
+    size_t limit = (size_t)(site + ARCH_SITE - begin);
     struct arch_insn insn;
 
-    *memo = (struct window_memo){.begin = NULL};
-    if (size > WINDOW_LIMIT)
-        return false;
-    for (size_t at = 0; at < size; at += insn.size) {
+    if (memo->begin != begin || memo->size != size)
+        *memo = (struct window_memo){.begin = begin, .size = size};
+    for (; memo->decoded <= limit; memo->decoded += insn.size) {
+        size_t at = memo->decoded;
+
         if (!arch_decode(begin + at, size - at, &insn))
             return false;
         memo->starts[at / 64] |= (uint64_t)1 << at % 64;
-        if (insn.target && memo->used == WINDOW_TARGETS)
-            return false;
-        if (insn.target)
-            memo->targets[memo->used++] = insn.target;
     }
-    memo->begin = begin;
-    memo->size = size;
     return true;
 }
 
@@ -97,14 +93,15 @@ static bool starts(const struct window_memo *memo, const uint8_t *at)
 const char *window_check_next(struct window_memo *memo, const uint8_t *begin,
                               size_t size, const uint8_t *site)
 {
-    if ((memo->begin != begin || memo->size != size) &&
-        !remember(memo, begin, size))
-        return window_check(begin, size, true, site);
+    if (size > WINDOW_LIMIT)
+        return "its function is too long to be checked";
     if (site < begin || site + ARCH_SITE >= begin + size)
         return "its site is outside of its function";
-    for (unsigned i = 0; i < memo->used; i++)
-        if (targets_window(memo->targets[i], site))
-            return "its function jumps into the site";
+    if (arch_may_branch(begin, size, (uintptr_t)site,
+                        (uintptr_t)site + ARCH_SITE))
+        return window_check(begin, size, true, site);
+    if (!decode_up_to(memo, begin, size, site))
+        return "its function cannot be decoded";
     /* Nothing begins in between: the two are of the lengths expected. */
     for (const uint8_t *at = site; at <= site + ARCH_SITE; at++)
         if (starts(memo, at) != (at == site || at == site + ARCH_WINDOW ||

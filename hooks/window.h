@@ -11,14 +11,12 @@
 
 #define WINDOW_LIMIT 4096 /* bytes of a function that are looked at */
 
-/* What decoding a whole function told, for its next site. Begins as {0}. */
-#define WINDOW_TARGETS 64
+/* What decoding a function told, for its next site. Begins as {0}. */
 struct window_memo {
     const uint8_t *begin;
     size_t size;
+    size_t decoded; /* bytes, from its begin on */
     uint64_t starts[WINDOW_LIMIT / 64]; /* bytes that begin an instruction */
-    uintptr_t targets[WINDOW_TARGETS];
-    unsigned used; /* of them */
 };
 
 /*
@@ -32,7 +30,11 @@ struct window_memo {
 const char *window_check(const uint8_t *begin, size_t size, bool whole,
                          const uint8_t *site);
 
-/* The same of a whole function, decoded once for all of its sites. */
+/*
+ * The same of a whole function, cheaper: where no byte of it can be a branch
+ * into the window, however it is decoded, it is decoded only up to the site,
+ * and once for all of its sites.
+ */
 const char *window_check_next(struct window_memo *memo, const uint8_t *begin,
                               size_t size, const uint8_t *site);
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -75,6 +76,21 @@ bool punch_other_release(struct scene *s)
 }
 
 /* All behind it moves down, so all to the end of the file is another page. */
+/* The same by the older interface, which glibc has no declaration of. */
+bool punch_ioctl_release(struct scene *s)
+{
+    struct {
+        int16_t type, whence;
+        int64_t start, len;
+        int32_t sysid;
+        uint32_t pid;
+        int32_t pad[4];
+    } range = {.start = s->named - s->addr, .len = (int64_t)s->named_len};
+
+    return done(s, !ioctl(s->fd, _IOW('X', 43, range), &range),
+                "FS_IOC_UNRESVSP");
+}
+
 bool collapse_release(struct scene *s)
 {
     if (!allocate(s, s->fd, FALLOC_FL_COLLAPSE_RANGE,

@@ -9,6 +9,7 @@ bool file_two_fds_setup(struct scene *s);
 bool file_on_disk_setup(struct scene *s);
 bool punch_release(struct scene *s);
 bool punch_other_release(struct scene *s);
+bool punch_ioctl_release(struct scene *s);
 bool collapse_release(struct scene *s);
 bool zero_release(struct scene *s);
 bool ftruncate_release(struct scene *s);

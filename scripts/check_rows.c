@@ -135,6 +135,8 @@ const struct check_row check_rows[] = {
      shared_setup, inline_punch_release, NULL},
     {"io_uring FALLOCATE", "io_uring", "files", 0, uring_shared_setup,
      uring_fallocate_release, NULL},
+    {"ioctl FS_IOC_UNRESVSP", "ioctl", "files", 0, shared_setup,
+     punch_ioctl_release, NULL},
 };
 const unsigned check_row_count = sizeof(check_rows) / sizeof(check_rows[0]);
 

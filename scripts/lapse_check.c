@@ -53,6 +53,20 @@ static const char *soname(const char *name)
     return name;
 }
 
+static bool is_wanted(const struct check *check, const struct check_row *row)
+{
+    return !check->only || strstr(row->name, check->only);
+}
+
+/* A name that nothing has must not pass for a table without faults. */
+static bool any_wanted(const struct check *check)
+{
+    for (unsigned i = 0; i < check_row_count; i++)
+        if (is_wanted(check, &check_rows[i]))
+            return true;
+    return false;
+}
+
 /* 0, an exit status, or -1 when help was asked for. */
 static int parse(struct check *check, int argc, char **argv)
 {
@@ -105,6 +119,8 @@ static int parse(struct check *check, int argc, char **argv)
     if (check->table.allocator && strpbrk(check->table.allocator, ": \t\n$"))
         return misuse("--allocator cannot be preloaded: LD_PRELOAD takes no "
                       "name with a space, ':' or '$'");
+    if (!any_wanted(check))
+        return misuse("--only: no row has '%s' in its name", check->only);
     return 0;
 }
 
@@ -147,7 +163,7 @@ static void check_all(struct check *check)
     for (unsigned i = 0; i < check_row_count; i++) {
         const struct check_row *row = &check_rows[i];
 
-        if (check->only && !strstr(row->name, check->only))
+        if (!is_wanted(check, row))
             continue;
         check_run((int)i, check->preload, table->allocator, &result);
         table->count[check_verdict(row, &result)]++;

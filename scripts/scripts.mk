@@ -25,6 +25,11 @@ $(BUILD)/lapse: $(call objects,$(LAPSE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
 
+$(BUILD)/lapse-cp: $(BUILD)/scripts/lapse_cp.o $(BUILD)/liblapse-rcache.a $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) \
+	    -L$(BUILD) -llapse -ldl -Wl,-rpath,'$$ORIGIN'
+
 # A program of any Debian that releases memory in most ways there are: see
 # what the report looks like without having a program of one's own.
 run: all

@@ -3,13 +3,18 @@
 TORTURE := $(patsubst %.c,%,$(wildcard scripts/torture*.c))
 
 # The library is found next to the program, in whatever build directory.
-$(BUILD)/torture: $(call objects,$(TORTURE)) $(LIB)
+$(BUILD)/torture: $(call objects,$(TORTURE)) $(BUILD)/liblapse-rcache.a $(LIB) \
+    | $(BUILD)/torture-library.so
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) \
-	    -L$(BUILD) -llapse -Wl,-rpath,'$$ORIGIN' \
+	$(Q)$(CC) -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) \
+	    -L$(BUILD) -llapse -ldl -Wl,-rpath,'$$ORIGIN' \
 	    -lunwind-ptrace -lunwind-generic
+
+$(BUILD)/torture-library.so: $(BUILD)/scripts/lib_torture.o
+	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -o $@ $<
 
 torture: $(BUILD)/torture $(BUILD)/tests/step $(BUILD)/tests/fuzz_api model
 	$(Q)$(BUILD)/tests/step
 	$(Q)for seed in 1 2 3; do $(BUILD)/tests/fuzz_api 10000000 $$seed || exit 1; done
 	$(Q)$(BUILD)/torture deadlock --seconds 60
+	$(Q)$(BUILD)/torture rcache --seconds 60

@@ -6,9 +6,11 @@
 #include <sys/random.h>
 
 #include "torture.h"
+#include "torture_rcache.h"
 
 static const char help[] =
 "usage: scripts/torture deadlock [options]\n"
+"       scripts/torture rcache [options]     (rcache --help tells of it)\n"
 "\n"
 "The deadlock that this library exists for. Threads hold a cache's lock and\n"
 "call malloc; threads free, and the allocator gives memory back under its\n"
@@ -93,7 +95,7 @@ static int parse(int argc, char **argv, struct torture_options *options,
         }
     }
     if (optind + 1 != argc || strcmp(argv[optind], "deadlock"))
-        return 1 + usage("one scenario is wanted, 'deadlock', not",
+        return 1 + usage("one scenario is wanted, 'deadlock' or 'rcache', not",
                          optind < argc ? argv[argc - 1] : "");
     return 0;
 }
@@ -114,6 +116,10 @@ int main(int argc, char **argv)
     uint32_t seed = 1;
 
     phase_enter_child(argc, argv);
+    torture_rcache_enter_child(argc, argv);
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "rcache"))
+            return torture_rcache_main(argc, argv);
     if (getrandom(&seed, sizeof(seed), 0) == sizeof(seed))
         options.seed = seed;
     int status = parse(argc, argv, &options, &mode);

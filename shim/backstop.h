@@ -16,6 +16,9 @@
 struct lapse_backstop {
     /* Somebody subscribes; the registry is held. */
     void (*start)(void);
+    /* Somebody is live since just now; no lock is held. Returns when the
+     * reader cannot but see him. */
+    void (*joined)(void);
     /* These pages are watched since just now; before lapse_watch looks at
      * what is in flight. */
     void (*watch)(uintptr_t start, uintptr_t end);

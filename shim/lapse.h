@@ -19,14 +19,19 @@
  *                  } while (n == 16);
  *     miss:    lapse_watch(s, addr, len);        // before pinning
  *              pin(addr, len);
- *              if (lapse_pending(s)) drain; if this range was hit: unpin, retry
+ *              if (lapse_pending(s)) drain;
+ *              if (this range was hit)        // by a release in progress
+ *                  unpin; lapse_unwatch(s, addr, len);
+ *                  yield and retry, a few times; then go on uncached
  *              insert
  *     drop:    unpin; lapse_unwatch(s, addr, len);
  *
  * An event with addr 0 and len SIZE_MAX (LAPSE_REASON_OVERFLOW) overlaps
  * everything: the loop above needs no special case for it. While a release is
  * still in its system call, lapse_pending() stays true and its event, flagged
- * LAPSE_EVENT_OPEN, is handed out at every round of polling.
+ * LAPSE_EVENT_OPEN, is handed out at every round of polling. The thread that
+ * releases may be preempted before it closes that: a retry that does not yield
+ * (sched_yield) would spin meanwhile, perhaps on the processor it waits for.
  *
  * Every function below states, in this order: what it returns; whether it is
  * thread-safe (MT), async-signal-safe (AS), may allocate (by mmap or malloc),

@@ -59,7 +59,7 @@ int lapse_publish_end(lapse_release *release)
     r.outside = lapse_hint.depth;
     if (r.slot)
         lapse_hint.depth = r.outside + 1;
-    else
+    else if (r.outside) /* a hook that began before may have ended */
         r.outside--;
     release_end(&r);
     return 0;

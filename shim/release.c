@@ -75,21 +75,34 @@ void release_free_widen(uint32_t reasons, uintptr_t start, uintptr_t end)
     widen(&lapse_free.hull, start, end);
 }
 
-bool release_free_wanted(uintptr_t start, uintptr_t end)
+bool release_wanted_by(struct subscriber *s, uintptr_t start, uintptr_t end,
+                       uint32_t reasons)
+{
+    return (atomic_load_explicit(&s->reasons, memory_order_relaxed) &
+            reasons) &&
+           (atomic_load_explicit(&s->all, memory_order_relaxed) ||
+            filter_query(&s->filter, page_down(start), page_up(end)));
+}
+
+static bool wanted(uintptr_t start, uintptr_t end, uint32_t reasons)
 {
     uint64_t live = atomic_load_explicit(&lapse_live, memory_order_seq_cst);
-    uintptr_t first = page_down(start), last = page_up(end);
 
-    for (; live; live &= live - 1) {
-        struct subscriber *s = &lapse_subscribers.one[__builtin_ctzll(live)];
-
-        if ((atomic_load_explicit(&s->reasons, memory_order_relaxed) &
-             LAPSE_MASK(LAPSE_REASON_FREE)) &&
-            (atomic_load_explicit(&s->all, memory_order_relaxed) ||
-             filter_query(&s->filter, first, last)))
+    for (; live; live &= live - 1)
+        if (release_wanted_by(&lapse_subscribers.one[__builtin_ctzll(live)],
+                              start, end, reasons))
             return true;
-    }
     return false;
+}
+
+bool release_wanted(uintptr_t start, uintptr_t end)
+{
+    return release_in_hull(start, end) && wanted(start, end, ~(uint32_t)0);
+}
+
+bool release_free_wanted(uintptr_t start, uintptr_t end)
+{
+    return wanted(start, end, LAPSE_MASK(LAPSE_REASON_FREE));
 }
 
 static void overflow_one(struct subscriber *s)

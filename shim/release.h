@@ -33,6 +33,13 @@ void release_end_marked(struct release *r);
  */
 void release_void(struct release *r);
 
+struct subscriber;
+/* Does he want to be told of some of this, for one of these reasons? */
+bool release_wanted_by(struct subscriber *s, uintptr_t start, uintptr_t end,
+                       uint32_t reasons);
+/* Does anybody, for whatever reason? */
+bool release_wanted(uintptr_t start, uintptr_t end);
+
 /* Tell these subscribers (a bit each) that everything may have lapsed. */
 void release_overflow(uint64_t subscribers);
 

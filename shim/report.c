@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "inflight.h"
 #include "log.h"
@@ -75,10 +76,20 @@ static int file_new(long pid)
     return -EEXIST;
 }
 
+/* A file above RLIMIT_FSIZE is not just refused: SIGXFSZ ends the program. */
+static _Bool file_may_be_made(void)
+{
+    struct rlimit limit;
+
+    return sys(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) ||
+           limit.rlim_cur >= sizeof(struct report);
+}
+
 /* Map a new file, over `at` if that is given. Returns it or NULL. */
 static struct report *map_new(void *at, long *err)
 {
-    long pid = sys(SYS_getpid), fd = file_new(pid), addr;
+    long pid = sys(SYS_getpid), addr;
+    long fd = file_may_be_made() ? file_new(pid) : -EFBIG;
     struct report *r;
 
     *err = fd;

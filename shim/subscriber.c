@@ -11,10 +11,10 @@
 #include "config.h"
 #include "drain.h"
 #include "inflight.h"
+#include "meet.h"
 #include "poll.h"
 #include "release.h"
 #include "wake.h"
-#include "watch.h"
 
 #pragma weak dladdr1 /* another C library has none: hooks/start.c */
 
@@ -183,12 +183,14 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     }
     fill(s, how, module);
     if (how->flags & LAPSE_ALL)
-        watch_meet_in_flight(s, 0, USER_END);
+        meet_in_flight(s, 0, USER_END);
     *out = (lapse_handle){.word = (const uint64_t *)&s->queue.word,
                           .generation = subscriber_generation(s),
                           .index = (uint32_t)(s - lapse_subscribers.one)};
     lock_drop(&s->lock);
     lock_drop(&lapse_subscribers.registry);
+    if (lapse_backstop)
+        lapse_backstop->joined();
     return 0;
 out:
     if (module)

@@ -3,73 +3,9 @@
 #include <errno.h>
 
 #include "backstop.h"
-#include "inflight.h"
+#include "meet.h"
 #include "release.h"
 #include "subscriber.h"
-#include "wake.h"
-#include "watch.h"
-
-/*
- * A release in flight that may have looked at the filter before we changed it:
- * put a record of it into the queue on its behalf, open for as long as its
- * slot is. It says the part that is watched.
- */
-static void tell_in_flight(struct subscriber *s, unsigned slot,
-                           uintptr_t start, uintptr_t end)
-{
-    struct in_flight *f = &lapse_in_flight.slot[slot];
-    uint64_t turn = atomic_load_explicit(&f->turn, memory_order_acquire);
-    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
-    struct record *rec;
-
-    turn |= 1; /* even: its holder is about to stamp it, or gives it back */
-    if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
-        LAPSE_INLINE) {
-        atomic_fetch_or_explicit(&f->inline_due, bit, memory_order_seq_cst);
-        return;
-    }
-    rec = pool_take(&s->pool);
-    if (!rec) {
-        atomic_fetch_or_explicit(&f->blind, bit, memory_order_seq_cst);
-        release_overflow(bit);
-        return;
-    }
-    rec->start = start;
-    rec->end = end;
-    /* relaxed: may be the last holder's; only for people */
-    /* so it cannot be held against the mask of reasons */
-    rec->reason = atomic_load_explicit(&f->reason, memory_order_relaxed);
-    rec->seq = atomic_fetch_add_explicit(&lapse_subscribers.seq, 1,
-                                         memory_order_relaxed) +
-               1;
-    rec->slot = slot;
-    rec->turn = turn;
-    rec->told = 0;
-    if (!queue_push(&s->queue, subscriber_generation(s), &s->pool, rec))
-        pool_give(&s->pool, rec);
-    else
-        wake_consumer(s);
-}
-
-/* C2 of invariant I2 (inflight.h): after the filter was changed. */
-void watch_meet_in_flight(struct subscriber *s, uintptr_t start,
-                          uintptr_t end)
-{
-    uint32_t high = in_flight_high();
-
-    for (unsigned i = 0; i < high; i++) {
-        uint64_t range = atomic_load_explicit(&lapse_in_flight.slot[i].range,
-                                              memory_order_seq_cst);
-        uintptr_t a = range_start(range), b = range_end(range);
-
-        if (!range || range == RANGE_NOTHING || a >= end || b <= start)
-            continue;
-        tell_in_flight(s, i, a > start ? a : start, b < end ? b : end);
-    }
-    if (atomic_load_explicit(&lapse_in_flight.unslotted,
-                             memory_order_seq_cst))
-        release_overflow((uint64_t)1 << (s - lapse_subscribers.one));
-}
 
 int lapse_watch(lapse_handle h, const void *addr, size_t len)
 {
@@ -91,7 +27,7 @@ int lapse_watch(lapse_handle h, const void *addr, size_t len)
     if (!err && lapse_backstop)
         lapse_backstop->watch(start, end);
     if (!err)
-        watch_meet_in_flight(s, start, end);
+        meet_in_flight(s, start, end);
     lock_drop(&s->lock);
     return err;
 }

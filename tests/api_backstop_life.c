@@ -32,6 +32,7 @@ static void test_b1(void)
     lapse_handle s = subscribe(LAPSE_CALLBACK, 0, on_release, NULL);
     char *p = fresh(256 * PAGE), *q = fresh(64 * PAGE);
     char *block = malloc(1 << 20);
+    int want = SANITIZED ? 2 : 3; /* a sanitizer's free keeps the block */
 
     lapse_watch(s, p, 256 * PAGE);
     lapse_watch(s, q, 64 * PAGE);
@@ -41,9 +42,9 @@ static void test_b1(void)
     sys(SYS_munmap, p, 256 * PAGE);
     free(block);
     pthread_mutex_unlock(&mutex);
-    for (int i = 0; i < 2000 && atomic_load(&called) < 3; i++)
+    for (int i = 0; i < 2000 && atomic_load(&called) < want; i++)
         sleep_us(1000);
-    check(atomic_load(&called) >= 3, "B1: no hang, %d callbacks",
+    check(atomic_load(&called) >= want, "B1: no hang, %d callbacks",
           atomic_load(&called));
     lapse_sync(s);
     lapse_unsubscribe(s);

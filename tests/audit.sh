@@ -127,6 +127,23 @@ blind() {
     else
         skip "static program" "cannot link one"
     fi
+    # The library is loaded into it, and says that it can do nothing there.
+    cat >"$tmp/m.c" <<'C'
+#include <sys/mman.h>
+int main(void)
+{
+    void *p = mmap(0, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED || munmap(p, 4096) || munmap(p, 4096);
+}
+C
+    if musl-gcc -o "$tmp/musl" "$tmp/m.c" 2>/dev/null; then
+        is "program of another C library: status" 1 \
+            "$(status "$lapse" audit "$tmp/musl")"
+        says "program of another C library" "2 munmap "
+    else
+        skip "program of another C library" "no musl-gcc (musl-tools)"
+    fi
     # mmap2, munmap of that, exit 0
     printf '%s\n' '.globl _start' '_start: mov $192,%eax' 'xor %ebx,%ebx' \
         'mov $4096,%ecx' 'mov $3,%edx' 'mov $0x22,%esi' 'mov $-1,%edi' \

@@ -37,6 +37,7 @@ static void drain_all(void)
         drain();
 }
 
+__attribute__((unused))
 static char *watched(size_t pages)
 {
     char *p = fresh(pages * PAGE);
@@ -47,6 +48,7 @@ static char *watched(size_t pages)
 }
 
 /* Told right after it, for that reason, in that range and in no other. */
+__attribute__((unused))
 static void told(const char *name, const void *addr, size_t len,
                  uint32_t reason)
 {
@@ -71,6 +73,7 @@ static void told(const char *name, const void *addr, size_t len,
     drain_all();
 }
 
+__attribute__((unused))
 static void forget(char *p, size_t pages)
 {
     lapse_unwatch(sub, p, pages * PAGE);

@@ -47,6 +47,7 @@ skip() {
 
 
 run rules 60 tests/rules.sh "$build"
+run docs 60 tests/docs.sh "$build"
 for t in tests/test_*.c; do
     t=$(basename "$t" .c)
     case $san:$t in
@@ -58,6 +59,7 @@ for t in tests/test_*.c; do
     run "$t" 120 "$build/tests/$t" --jobs 1
 done
 run example 20 "$build/tests/example_protocol"
+run example_rcache 20 "$build/tests/example_rcache"
 run api_cases 60 "$build/tests/api_cases"
 run api_foreign 60 "$build/tests/api_foreign"
 run api_namespace 60 "$build/tests/api_namespace"
@@ -90,6 +92,7 @@ for a in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2 \
     fi
 done
 run api_shm 60 "$build/tests/api_shm"
+run api_huge 60 "$build/tests/api_huge"
 if [ -z "$san" ]; then
     run api_bridge 60 "$build/tests/api_bridge"
     run api_bridge_threads 60 "$build/tests/api_bridge_threads"
@@ -105,6 +108,13 @@ fi
 run fuzz_api 240 "$build/tests/fuzz_api" 200000
 run model 300 tests/model/run.sh --short
 run api_storm 60 "$build/tests/api_storm" 3
+run api_rcache_cases 120 "$build/tests/api_rcache_cases"
+run api_rcache_backends 60 "$build/tests/api_rcache_backends" "$build/tests"
+if [ -n "$san" ]; then
+    skip api_rcache_malloc "it has a malloc of its own"
+else
+    run api_rcache_malloc 60 "$build/tests/api_rcache_malloc"
+fi
 delayed=$(realpath "$build")/delayed/lib
 if [ -n "$san" ]; then
     run api_stale 240 "$build/tests/api_stale" 100000
@@ -122,6 +132,8 @@ run file_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
 run stale_without_redelivery 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_NO_REDELIVERY=1 LAPSE_TEST_DELAY_BEFORE=20000 \
     "$build/tests/api_stale" --all --expect-stale 20000
+run file_mapped 60 env LD_PRELOAD="$delayed/liblapse.so.0" \
+    LAPSE_TEST_DELAY_BEFORE=100000 "$build/tests/api_file_mapped"
 # The kernel as a teller: what no site sees, and that the rest goes on as ever.
 if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on() {
@@ -140,6 +152,10 @@ if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on stale 240 api_stale 50000
     on stale_inline 240 api_stale --inline 100000
     on stale_madvise 120 api_backstop_madvise
+    on fit 60 api_backstop_fit
+    run backstop_subscribe 60 env LAPSE_BACKSTOP=uffd \
+        LD_PRELOAD="$delayed/liblapse.so.0" LAPSE_TEST_DELAY_BEFORE=200000 \
+        "$build/tests/api_backstop_subscribe"
 else
     skip backstop "the kernel gives no userfaultfd here"
 fi
@@ -174,5 +190,9 @@ else
     skip oracle "as above"
 fi
 run torture_deadlock 300 env BUILD="$build" tests/torture_deadlock.sh
+run rcache_cp 60 env BUILD="$build" tests/rcache_cp.sh
+run torture_rcache 180 "$build/torture" rcache --seconds 60
+run torture_rcache_jemalloc 180 "$build/torture" rcache --seconds 60 \
+    --allocator jemalloc
 echo "check: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -15,8 +15,18 @@ export PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1
 cc -std=c11 -Wall -Werror -D_GNU_SOURCE tests/example_protocol.c \
     -o "$tmp/example" $(pkg-config --cflags --libs lapse)
 LD_LIBRARY_PATH="$tmp/usr/lib" "$tmp/example"
+# shellcheck disable=SC2046
+sed 's|"rcache/\(lapse_rcache.h\)"|<\1>|' tests/example_rcache.c > "$tmp/rcache.c"
+# shellcheck disable=SC2046
+cc -std=c11 -Wall -Werror -D_GNU_SOURCE "$tmp/rcache.c" -o "$tmp/rcache" \
+    $(pkg-config --cflags --libs lapse-rcache)
+LD_LIBRARY_PATH="$tmp/usr/lib" "$tmp/rcache"
+# shellcheck disable=SC2046
+cc -std=c11 -Wall -Werror -D_GNU_SOURCE "$tmp/rcache.c" -o "$tmp/static" \
+    "$tmp/usr/lib/liblapse-rcache.a" -pthread $(pkg-config --cflags --libs lapse)
+LD_LIBRARY_PATH="$tmp/usr/lib" "$tmp/static"
 echo 'int main(void) { return lapse_pending((lapse_handle){0}) ? 0 : 1; }' |
-    cat shim/lapse.h - > "$tmp/header.c"
+    cat shim/lapse.h rcache/lapse_rcache.h - > "$tmp/header.c"
 for std in c11 c17; do
     cc -std=$std -Wall -Wextra -Wpedantic -Werror "$tmp/header.c" -o "$tmp/h"
     "$tmp/h"

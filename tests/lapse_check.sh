@@ -56,6 +56,7 @@ command() {
     status 2 "a wrong option" --nonesuch
     status 2 "an argument" munmap
     status 2 "an option without its value" --allocator
+    status 2 "a row that there is not" --only nonesuch
     status 125 "no such allocator" --allocator nonesuch
     grep -q 'is it installed' "$tmp/out" || fail "no advice"
     status 0 "one row" --only "mremap, moved to grow"

@@ -154,6 +154,9 @@ environment() {
             sed 's|.*/||; s|\.so\.0:|.so:|')"
     is "directory is for the owner only" 700 \
         "$(run sh -c 'stat -c %a "$LAPSE_REPORT"')"
+    is "small limit of file sizes" 5 "$(ulimit -f 100
+        status "$lapse" run sh -c 'true & wait; exit 5')"
+    says "then it is not reported" "(error 27); this process is not reported"
     is "relative TMPDIR" "$tmp/tmp" "$(cd "$tmp" &&
         TMPDIR=tmp run sh -c 'dirname "$LAPSE_REPORT"')"
     is "directory is gone" "" "$(ls "$TMPDIR")"

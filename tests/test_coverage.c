@@ -70,6 +70,7 @@ Test(coverage, has_a_row_for_each_path_of_the_design)
     cr_assert_geq(find("inline system calls", "any code but libc and ld.so"),
                   0);
     cr_assert_geq(find("io_uring", "the kernel"), 0);
+    cr_assert_geq(find("ioctl", "files"), 0);
 }
 
 Test(coverage, begins_with_nothing_seen)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "shim/release.h"
 #include "tests/unit.h"
 
 TestSuite(publish, .init = unit_start);
@@ -205,4 +206,26 @@ Test(publish, tells_inline_without_a_slot)
     cr_expect_eq(told[1].reason, LAPSE_REASON_OVERFLOW);
     cr_expect_eq(told[1].len, SIZE_MAX);
     cr_expect(!lapse_pending(h), "an INLINE one has nothing to fetch");
+}
+
+/* A signal handler that publishes in the middle of a hook, and ends after it;
+ * and no slot is left for it. */
+Test(publish, without_a_slot_across_the_end_of_a_hook)
+{
+    static struct release full[IN_FLIGHT_SLOTS - 1];
+    struct release hook;
+    lapse_release late;
+
+    for (int i = 0; i < IN_FLIGHT_SLOTS - 1; i++) {
+        release_claim(&full[i], RANGE_NOTHING);
+        release_leave(&full[i]);
+    }
+    release_claim(&hook, RANGE_NOTHING);
+    cr_assert_not_null(hook.slot);
+    cr_assert_eq(lapse_publish_begin(unit_at(0), 1, &late), 0);
+    release_end(&hook);
+    cr_assert_eq(lapse_hint.depth, 0);
+    cr_assert_eq(lapse_publish_end(&late), 0);
+    cr_expect_eq(lapse_hint.depth, 0, "outside of everything: %u",
+                 lapse_hint.depth);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lapse_watch, lapse_unwatch, and a watch that meets a release. */
-#include "shim/watch.h"
+#include "shim/meet.h"
 
 #include <errno.h>
 

@@ -57,6 +57,12 @@ static const struct sample samples[] = {
      NULL},
     {"flags read late", CODE(MOV, SYSCALL, 0x48, 0x89, 0xc2, 0x74, 0, RET), 0,
      "flags"},
+    {"a constant like a jump to it",
+     CODE(0xb9, 0xeb, 0x05, 0, 0, MOV, SYSCALL, RET), 5, NULL},
+    {"a jump to it inside of a constant",
+     CODE(0xb9, 0xeb, 0x05, 0xeb, 0x03, MOV, SYSCALL, RET), 5, NULL},
+    {"behind what cannot be decoded", CODE(0x06, MOV, SYSCALL, RET), 1,
+     "its function cannot be decoded"},
     {"at once back", CODE(MOV, SYSCALL, RET), 0, NULL},
     {"nothing behind", CODE(MOV, SYSCALL), 0, "flags"},
 };
@@ -70,6 +76,14 @@ static void expect(const char *name, const char *why, const char *begin)
                   why ? why : "accepted");
 }
 
+/* Without decoding what no branch into the window can be in. */
+static const char *next_why(const struct sample *s)
+{
+    if (!strcmp(s->name, "not to be decoded"))
+        return NULL;
+    return strcmp(s->name, "nothing behind") ? s->why : "its site is outside";
+}
+
 Test(window, takes_and_refuses_samples)
 {
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
@@ -77,6 +91,9 @@ Test(window, takes_and_refuses_samples)
 
         expect(s->name, window_check(s->code, s->size, true,
                                      s->code + s->site), s->why);
+        expect(s->name,
+               window_check_next(&(struct window_memo){0}, s->code, s->size,
+                                 s->code + s->site), next_why(s));
     }
 }
 
@@ -152,4 +169,29 @@ Test(window, remembers_a_function_for_its_next_site)
         expect("outside", window_check_next(&memo, code, 10, code + 13),
                "its site is outside");
     }
+}
+
+/* All branches of this libc, as the decoder finds them. */
+Test(window, no_branch_is_missed_that_is_not_decoded)
+{
+    struct module libc;
+    struct arch_insn insn;
+    size_t branches = 0, missed = 0;
+
+    cr_assert(module_find("libc.so.6", &libc));
+    for (size_t at = 0; at < libc.text_size; at += insn.size) {
+        const uint8_t *code = libc.text + at;
+
+        if (!arch_decode(code, libc.text_size - at, &insn)) {
+            insn.size = 1; /* a jump table, or a switch of modes */
+            continue;
+        }
+        if (!insn.target)
+            continue;
+        branches++;
+        missed += !arch_may_branch(code, insn.size, insn.target - 1,
+                                   insn.target + 1);
+    }
+    cr_expect_gt(branches, 10000);
+    cr_expect_eq(missed, 0, "%zu of %zu branches", missed, branches);
 }

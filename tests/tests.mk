@@ -21,6 +21,10 @@ VICTIM   := $(patsubst tests/victims/%.c,%,$(wildcard tests/victims/*.c))
 VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
             $(filter-out lib_%,$(VICTIM)) \
             $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc lib_first))
+# Of a noun of rcache/, and clients of it.
+RCACHETEST := $(filter $(BUILD)/tests/test_rcache%,$(CRITERION))
+RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% \
+    $(BUILD)/tests/example_rcache%,$(API))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
 PLAIN    := -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -pthread -MMD -MP -iquote . -iquote shim
@@ -39,6 +43,20 @@ $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
     detour_x86_64)) $(ZYOBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
+
+$(filter-out %_storm,$(RCACHETEST)): $(BUILD)/liblapse-rcache.a
+# With pauses in the narrow places.
+$(BUILD)/tests/test_rcache_storm: $(RCACHE:%=$(BUILD)/delayed/%.o)
+$(BUILD)/tests/test_rcache_index: $(call objects,rcache/index rcache/pieces)
+FAKECUDA := $(BUILD)/tests/libfake_cuda.so $(BUILD)/tests/libfake_cudart.so
+$(FAKECUDA): tests/lib_fake_cuda.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PLAIN) $(if $(findstring cudart,$@),-DRUNTIME) -fPIC -shared \
+	    -o $@ $<
+$(BUILD)/tests/api_rcache_backends: | $(FAKECUDA)
+$(RCACHEAPI): $(BUILD)/liblapse-rcache.a
+$(RCACHEAPI): RCACHELIB := $(BUILD)/liblapse-rcache.a
+
 
 $(BUILD)/tests/test_maps: $(BUILD)/tests/test_maps.o $(call objects,hooks/maps)
 	$(call say,LD,$@)
@@ -59,7 +77,7 @@ $(ALONE): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 
 $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) -L$(BUILD) \
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) $(RCACHELIB) -L$(BUILD) \
 	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
 
@@ -113,11 +131,15 @@ $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
 	$(call say,CC,$<)
 	$(Q)$(CC) $(PLAIN) -o $@ $< -Wl,--no-as-needed \
 	    -L$(@D) -l:lib_early.so -Wl,-rpath,'$$ORIGIN' -ldl
-$(BENCHES): $(BUILD)/tests/%: $(BUILD)/tests/%.o
+$(filter-out %/bench_rcache,$(BENCHES)): $(BUILD)/tests/%: $(BUILD)/tests/%.o
 	$(Q)$(CC) -pthread -o $@ $^ $(LDLIBS) -ldl
 $(BUILD)/tests/bench_release: $(BUILD)/tests/compare.o
 $(BUILD)/tests/bench_jemalloc: $(LIB)
 $(BUILD)/tests/bench_jemalloc: LDLIBS += -Wl,-rpath,'$$ORIGIN/..'
+$(BUILD)/tests/bench_rcache: $(BUILD)/tests/bench_rcache.o \
+    $(BUILD)/liblapse-rcache.so
+	$(Q)$(CC) -pthread -o $@ $< -L$(BUILD) -llapse-rcache -llapse \
+	    -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/..'
 
 # The rows of `lapse check` under a cache, and against the kernel's events.
 ORACLE   := $(BUILD)/tests/oracle/protocol $(BUILD)/tests/oracle/events

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The protocol of shim/ as a spin model: releases (release.h, inflight.h,
- * release.c), the queue (queue.c), a poller (poll.c), registration (watch.c),
- * a cache that follows lapse.h, and fork. `make model` runs it, run.sh says in
+ * release.c), the queue (queue.c), a poller (poll.c), registration (watch.c,
+ * meet.c), a cache that follows lapse.h, and fork. `make model` runs it, run.sh says in
  * which configurations. One atomic block is one step on shared memory, and
  * labels name the atomic of the source that it stands for.
  *

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A miss: watch, register, hear of releases, insert (DESIGN 5). Only the
+ * insertion and the last look for releases happen under the lock, in one hold
+ * of it; while the registrar runs, the region is among the makers, where
+ * releases mark it as lapsed and other threads that want it wait for it.
+ */
+#include "cache.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define PAGE ((uintptr_t)1 << INDEX_PAGE)
+#define USER_END ((uintptr_t)1 << (INDEX_PAGE + 2 * INDEX_BITS + \
+                                   INDEX_TOP_BITS))
+/* How long a registration that meets a release is tried again. */
+#define RETRY_NS 100000000
+#define EVICT_MOST 1024
+
+struct range {
+    uintptr_t start, end;
+};
+
+/* The futex is the low half of the word (x86 is little-endian). */
+static void futex(_Atomic uint64_t *word, int op, uint32_t value)
+{
+    int err = errno;
+
+    syscall(SYS_futex, word, op, value, NULL, NULL, 0);
+    errno = err;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static struct range rounded(struct lookup *l, uintptr_t align)
+{
+    struct range r = {l->start & ~(align - 1),
+                      (l->end + align - 1) & ~(align - 1)};
+
+    if (!r.start) /* page 0 is nobody's */
+        r.start = l->start & ~(PAGE - 1);
+    if (r.end > USER_END || r.end < l->end)
+        r.end = (l->end + PAGE - 1) & ~(PAGE - 1);
+    return r;
+}
+
+/* Take the live regions that lie at a page into the range, if that is not too
+ * large. Only such of the same rights: more could not be registered. */
+static void merge_at(struct lapse_rcache *c, uint64_t page, unsigned access,
+                     struct range *range)
+{
+    struct index_cursor cursor = {.page = page};
+
+    for (index_list *list; (list = index_next(&c->index, &cursor, page));) {
+        struct lapse_region *r = index_first(&c->index, list);
+        struct range both = *range;
+
+        if (atomic_load_explicit(&r->access, memory_order_relaxed) != access)
+            continue;
+        if (region_start(r) < both.start)
+            both.start = region_start(r);
+        if (region_end(r) > both.end)
+            both.end = region_end(r);
+        if (both.end - both.start <= c->limits.merge_bytes)
+            *range = both;
+    }
+}
+
+static struct range choose(struct lookup *l)
+{
+    struct lapse_rcache *c = l->c;
+    struct range range = rounded(l, c->limits.align);
+    uint64_t first = range.start >> INDEX_PAGE;
+    uint64_t end = range.end >> INDEX_PAGE;
+
+    if (c->limits.merge_bytes) {
+        merge_at(c, first - 1, l->access, &range);
+        merge_at(c, first, l->access, &range);
+        merge_at(c, end - 1, l->access, &range);
+        merge_at(c, end, l->access, &range);
+    }
+    return range;
+}
+
+/* With the lock: hear_range() and those who wait look at makers. release:
+ * S4, pairs with S3; who sees these sees that the state has moved on. */
+static void set_range(struct lapse_region *r, struct range range)
+{
+    atomic_store_explicit(&r->start, range.start, memory_order_release);
+    atomic_store_explicit(&r->end, range.end, memory_order_release);
+}
+
+static struct lapse_region *begin(struct lookup *l, struct dead_list *dead)
+{
+    struct lapse_rcache *c = l->c;
+    struct lapse_region *r = gc_new_region(c);
+    struct range range;
+
+    if (!r)
+        return NULL;
+    range = choose(l);
+    evict_to_limits(c, range.end - range.start, 1, dead);
+    region_enter(r, REGION_MAKING);
+    set_range(r, range);
+    atomic_store_explicit(&r->access, l->access, memory_order_release);
+    r->maker = (int32_t)syscall(SYS_gettid);
+    r->lapsed = r->waited = false;
+    r->next = c->makers;
+    c->makers = r;
+    return r;
+}
+
+/* No maker any more; with the lock. Says whether somebody waits. */
+static bool unlink_maker(struct lapse_rcache *c, struct lapse_region *r)
+{
+    struct lapse_region **at = &c->makers;
+
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    return r->waited;
+}
+
+/* MAKING is over; with the lock. */
+static void enter(struct lapse_region *r, enum region_state state,
+                  bool waited)
+{
+    region_enter(r, state);
+    if (waited)
+        futex(&r->state, FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
+static void give_up(struct lapse_rcache *c, struct lapse_region *r)
+{
+    cache_lock(c);
+    enter(r, REGION_FREE, unlink_maker(c, r));
+    region_push(&c->freed, r);
+    cache_unlock(c);
+}
+
+static bool may_evict(int err)
+{
+    return err == -ENOMEM || err == -EAGAIN;
+}
+
+static void drop_overlapping(struct lapse_rcache *c, struct lapse_region *r)
+{
+    struct dead_list dead = {NULL};
+
+    cache_lock(c);
+    c->evicted += hear_overlapping(c, region_start(r), region_end(r), &dead);
+    cache_unlock(c);
+    gc_finish(c, &dead);
+}
+
+static void pause_a_bit(unsigned tries)
+{
+    static const struct timespec ts = {.tv_nsec = 50000};
+    int err = errno;
+
+    if (tries < 8)
+        sched_yield();
+    else
+        nanosleep(&ts, NULL);
+    errno = err;
+}
+
+static int ask_once(struct lapse_rcache *c, struct lapse_region *r)
+{
+    size_t len = region_end(r) - region_start(r);
+    int err = c->ops.register_region(
+        (void *)region_start(r), len,
+        atomic_load_explicit(&r->access, memory_order_relaxed),
+        lapse_region_memory(r), c->ops.arg);
+
+    if (err)
+        return err < 0 ? err : -err;
+    atomic_fetch_add_explicit(&c->registered, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->registered_bytes, len,
+                              memory_order_relaxed);
+    return 0;
+}
+
+/* Room is made where that can help, and waited for where another thread is
+ * about to make it: it may be deregistering just what is in the way. */
+static int ask_registrar(struct lapse_rcache *c, struct lapse_region *r)
+{
+    uint64_t until = 0;
+    bool dropped = false;
+    unsigned n = 1;
+
+    for (unsigned tries = 0;; tries++) {
+        uint32_t leaving =
+            atomic_load_explicit(&c->leaving, memory_order_relaxed);
+        int err = ask_once(c, r);
+
+        if (!err || (!may_evict(err) && err != -EEXIST))
+            return err;
+        if (err == -EEXIST && !dropped) {
+            drop_overlapping(c, r);
+            dropped = true;
+            continue;
+        }
+        if (may_evict(err) && evict_some(c, n)) {
+            n = n < EVICT_MOST ? 2 * n : n;
+            continue;
+        }
+        if (!until)
+            until = now_ns() + RETRY_NS;
+        if (!leaving || now_ns() > until)
+            return err;
+        pause_a_bit(tries);
+    }
+}
+
+/* What the new one covers is of no use any more. */
+static void swallow(struct lapse_rcache *c, struct lapse_region *r,
+                    struct dead_list *dead)
+{
+    struct index_cursor cursor = {.page = region_start(r) >> INDEX_PAGE};
+    uint64_t last = (region_end(r) - 1) >> INDEX_PAGE;
+    unsigned access = atomic_load_explicit(&r->access, memory_order_relaxed);
+
+    for (index_list *list; (list = index_next(&c->index, &cursor, last));) {
+        struct lapse_region *old;
+
+        while ((old = index_first(&c->index, list)) && old != r &&
+               region_start(r) <= region_start(old) &&
+               region_end(r) >= region_end(old) &&
+               atomic_load_explicit(&old->access, memory_order_relaxed) ==
+                   access) {
+            hear_kill(c, old, dead);
+            c->merged++;
+        }
+    }
+}
+
+/* Found from here on, and held by the caller. With the lock. */
+static int insert(struct lookup *l, struct lapse_region *r,
+                  struct dead_list *dead)
+{
+    struct lapse_rcache *c = l->c;
+    bool waited;
+    int err;
+
+    if (c->limits.merge_bytes)
+        swallow(c, r, dead);
+    err = index_insert(&c->index, r);
+    if (err)
+        return err;
+    c->epoch += EPOCH_STEP;
+    tally_sync(l->tally, c->epoch);
+    waited = unlink_maker(c, r);
+    lru_add(&c->lru, r, c->epoch);
+    c->bytes += region_end(r) - region_start(r);
+    tally_add(&c->tallies, l->tally, r->index, 1);
+    enter(r, REGION_LIVE, waited);
+    tick_wake(c);
+    return 0;
+}
+
+/* Register what is watched, until no release meets it. */
+static int register_settled(struct lookup *l, struct lapse_region *r)
+{
+    struct lapse_rcache *c = l->c;
+    struct dead_list dead = {NULL};
+    uint64_t began = 0;
+
+    for (unsigned tries = 0;; tries++) {
+        int err = ask_registrar(c, r), told;
+        bool lapsed;
+
+        if (err)
+            return err;
+        cache_lock(c);
+        told = hear_releases(c, &dead);
+        lapsed = r->lapsed;
+        r->lapsed = false;
+        if (!lapsed && !told)
+            err = insert(l, r, &dead);
+        c->retried += lapsed;
+        cache_unlock(c);
+        gc_finish(c, &dead);
+        if (!lapsed && !told && !err)
+            return 0;
+        gc_deregister(c, r);
+        if (told || err)
+            return told ? told : err;
+        if (!began)
+            began = now_ns();
+        else if (now_ns() - began > RETRY_NS)
+            return -EAGAIN;
+        pause_a_bit(tries);
+    }
+}
+
+static int watch_and_register(struct lookup *l, struct lapse_region *r)
+{
+    struct lapse_rcache *c = l->c;
+    void *addr = (void *)region_start(r);
+    size_t len = region_end(r) - region_start(r);
+    bool blind = c->limits.flags & LAPSE_RCACHE_BLIND;
+    int err = blind ? 0 : lapse_watch(c->handle, addr, len);
+
+    if (err)
+        return err;
+    err = register_settled(l, r);
+    if (err && !blind)
+        lapse_unwatch(c->handle, addr, len);
+    return err;
+}
+
+static int make(struct lookup *l, struct lapse_region *r)
+{
+    struct lapse_rcache *c = l->c;
+    struct range least = rounded(l, PAGE);
+    int err = watch_and_register(l, r);
+
+    if (err && !may_evict(err) && region_end(r) - region_start(r) >
+                                      least.end - least.start) {
+        /* More than was asked for is not all there, or not all ours. */
+        cache_lock(c);
+        set_range(r, least);
+        cache_unlock(c);
+        err = watch_and_register(l, r);
+    }
+    if (err)
+        give_up(c, r);
+    return err;
+}
+
+static struct lapse_region *maker_of(struct lookup *l)
+{
+    struct lapse_region *r = l->c->makers;
+
+    while (r && !region_covers(r, l->start, l->end, l->access))
+        r = r->next;
+    return r;
+}
+
+/* One try; 1: it waited for another thread to make it, look again. */
+static int look_or_make(struct lookup *l, struct lapse_region **out)
+{
+    struct lapse_rcache *c = l->c;
+    struct dead_list dead = {NULL};
+    struct lapse_region *found = NULL, *maker = NULL, *fresh = NULL;
+    uint64_t state = 0;
+    int err;
+
+    cache_lock(c);
+    err = hear_releases(c, &dead);
+    if (!err)
+        found = index_find(&c->index, l, lookup_taken, INT32_MAX);
+    if (!err && !found && (maker = maker_of(l))) {
+        state = region_state(maker);
+        maker->waited = true;
+        err = maker->maker == (int32_t)syscall(SYS_gettid) ? -EDEADLK : 1;
+    }
+    if (!err && !found) {
+        c->misses++;
+        fresh = begin(l, &dead);
+        err = fresh ? 0 : -ENOSPC;
+    }
+    cache_unlock(c);
+    gc_finish(c, &dead);
+    if (err == 1)
+        futex(&maker->state, FUTEX_WAIT_PRIVATE, (uint32_t)state);
+    if (!err && fresh) {
+        err = make(l, fresh);
+        found = fresh;
+    }
+    if (!err)
+        *out = found;
+    return err;
+}
+
+int make_region(struct lookup *l, struct lapse_region **out)
+{
+    struct lapse_rcache *c = l->c;
+    int err;
+
+    if (!cache_is_ours(c))
+        return -ESTALE;
+    if (l->start < PAGE || l->end <= l->start || l->end > USER_END ||
+        l->access > LAPSE_RCACHE_ACCESS)
+        err = -EINVAL;
+    else if (!l->tally)
+        err = -ENOMEM;
+    else
+        do
+            err = look_or_make(l, out);
+        while (err == 1);
+    if (err) {
+        cache_lock(c);
+        c->failed++;
+        cache_unlock(c);
+    }
+    return err;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tally.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pieces.h"
+
+static int membarrier(int command)
+{
+    int err = errno;
+    int result = (int)syscall(SYS_membarrier, command, 0, 0);
+
+    errno = err;
+    return result;
+}
+
+int tallies_init(struct tallies *all)
+{
+    all->shared = pieces_map(sizeof(struct tally));
+    if (!all->shared)
+        return -ENOMEM;
+    all->locked =
+        membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
+    return 0;
+}
+
+void tallies_free(struct tallies *all)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+
+    for (struct tally *next; t; t = next) {
+        next = t->next;
+        pieces_unmap(t, sizeof(*t));
+    }
+    pieces_unmap(all->shared, sizeof(*all->shared));
+}
+
+void tallies_many(struct tallies *all)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+
+    /* relaxed: one that is made at the same moment stays as it is */
+    atomic_store_explicit(&all->many, true, memory_order_relaxed);
+    for (; t; t = t->next)
+        pieces_make_huge(t);
+}
+
+/* A dead thread's stores are all visible: the kernel saw it end. */
+static bool dead(pid_t pid, pid_t tid)
+{
+    int err = errno;
+    bool gone = syscall(SYS_tgkill, pid, tid, 0) && errno == ESRCH;
+
+    errno = err;
+    return gone;
+}
+
+static struct tally *find(struct tallies *all, pid_t pid, pid_t self)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+    struct tally *begin = t;
+
+    for (; t; t = t->next)
+        if (atomic_load_explicit(&t->owner, memory_order_relaxed) == self)
+            return t;
+    for (t = begin; t; t = t->next) {
+        pid_t owner = atomic_load_explicit(&t->owner, memory_order_relaxed);
+
+        /* acquire: after the last owner, and who took it from him */
+        if (dead(pid, owner) &&
+            atomic_compare_exchange_strong_explicit(&t->owner, &owner, self,
+                                                    memory_order_acq_rel,
+                                                    memory_order_relaxed))
+            return t;
+    }
+    return NULL;
+}
+
+struct tally *tally_claim(struct tallies *all, pid_t pid)
+{
+    pid_t self = (pid_t)syscall(SYS_gettid);
+    struct tally *t = find(all, pid, self);
+
+    if (t)
+        return t;
+    t = pieces_map_large(sizeof(*t));
+    if (!t)
+        return NULL;
+    if (atomic_load_explicit(&all->many, memory_order_relaxed))
+        pieces_make_huge(t);
+    atomic_store_explicit(&t->owner, self, memory_order_relaxed);
+    t->next = atomic_load_explicit(&all->first, memory_order_relaxed);
+    /* seq_cst: before the first count, as the look at `first` in a sum comes
+     * after DEAD (T1) */
+    while (!atomic_compare_exchange_weak_explicit(
+        &all->first, &t->next, t, memory_order_seq_cst, memory_order_relaxed))
+        ;
+    atomic_fetch_add_explicit(&all->threads, 1, memory_order_relaxed);
+    return t;
+}
+
+void tally_barrier(const struct tallies *all)
+{
+    if (!all->locked)
+        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+uint32_t tally_sum(const struct tallies *all, uint32_t index)
+{
+    uint32_t sum = atomic_load_explicit(&all->shared->mark[index].count,
+                                        memory_order_seq_cst);
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_seq_cst);
+
+    for (; t; t = t->next)
+        sum += atomic_load_explicit(&t->mark[index].count,
+                                    memory_order_seq_cst);
+    return sum;
+}
+
+uint64_t tally_used(const struct tallies *all, uint32_t index)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+    uint64_t used = 0;
+
+    /* relaxed: an order for eviction; nothing else hangs on it */
+    for (; t; t = t->next) {
+        uint64_t mine = atomic_load_explicit(&t->mark[index].used,
+                                             memory_order_relaxed);
+        if (mine > used)
+            used = mine;
+    }
+    return used;
+}
+
+void tallies_sync(const struct tallies *all, uint64_t epoch)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+
+    for (; t; t = t->next)
+        tally_sync(t, epoch);
+}
+
+uint64_t tally_hits(const struct tallies *all)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+    uint64_t hits = 0;
+
+    for (; t; t = t->next)
+        hits += atomic_load_explicit(&t->clock, memory_order_relaxed) &
+                (EPOCH_STEP - 1);
+    return hits;
+}

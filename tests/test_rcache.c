@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The registration cache by its API, with releases made by hand. */
+#include "tests/rcache.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit.h"
+
+#define PAGES(n) ((n) * UNIT_PAGE)
+#define NO_TICK                                                                \
+    (struct lapse_rcache_limits)                                               \
+    {                                                                          \
+        .idle_ms = LAPSE_RCACHE_NO_TICK                                        \
+    }
+
+static struct books books;
+
+TestSuite(rcache, .init = unit_start, .timeout = 60);
+
+static lapse_region *got(lapse_rcache *c, size_t page, size_t pages,
+                         unsigned access)
+{
+    lapse_region *r = NULL;
+    int err = lapse_rcache_get(c, unit_at(page), PAGES(pages), access, &r);
+
+    cr_assert_eq(err, 0, "%s", strerror(-err));
+    return r;
+}
+
+static void destroy(lapse_rcache *c)
+{
+    cr_expect_eq(lapse_rcache_destroy(c), 0);
+    cr_expect_eq(books.registered, books.deregistered);
+    cr_expect_eq(books.wrong, 0);
+}
+
+Test(rcache, second_get_is_a_hit)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *a = got(c, 1, 2, 1), *b = got(c, 1, 2, 1);
+    struct books_memory *m = lapse_region_memory(a);
+
+    cr_expect_eq(a, b);
+    cr_expect_eq(books.asked, 1);
+    cr_expect_eq(m->magic, BOOKS_MAGIC);
+    cr_expect_eq((uintptr_t)m % 16, 0);
+    cr_expect_eq(lapse_region_addr(a), unit_at(1));
+    cr_expect_eq(lapse_region_len(a), PAGES(2));
+    cr_expect_eq(lapse_rcache_destroy(c), -EBUSY);
+    lapse_rcache_put(c, a);
+    cr_expect_eq(books.deregistered, 0);
+    lapse_rcache_put(c, b);
+    cr_expect_eq(books.deregistered, 1);
+    destroy(c);
+}
+
+Test(rcache, refuses_what_it_cannot_do)
+{
+    struct lapse_rcache_ops ops = {.size = sizeof(ops)};
+    lapse_rcache *c;
+    lapse_region *r;
+
+    cr_expect_eq(lapse_rcache_create(NULL, NULL, &c), -EINVAL);
+    cr_expect_eq(lapse_rcache_create(&ops, NULL, &c), -EINVAL);
+    c = books_cache(&books, NO_TICK);
+    cr_expect_eq(lapse_rcache_get(c, NULL, 1, 1, &r), -EINVAL);
+    cr_expect_eq(lapse_rcache_get(c, unit_at(1), 0, 1, &r), -EINVAL);
+    cr_expect_eq(lapse_rcache_get(c, unit_at(1), SIZE_MAX, 1, &r), -EINVAL);
+    cr_expect_eq(lapse_rcache_get(c, unit_at(1), 1, 0x100, &r), -EINVAL);
+    cr_expect_eq(lapse_rcache_get(c, (void *)-4096, 4096, 1, &r), -EINVAL);
+    got(c, 1, 1, 1);
+    cr_expect_eq(lapse_rcache_get(c, unit_at(1), 0, 1, &r), -EINVAL);
+    cr_expect_eq(lapse_rcache_get(c, unit_at(1), SIZE_MAX, 1, &r), -EINVAL);
+    cr_expect_eq(books.asked, 1);
+    cr_expect_eq(stats_of(c).failed, 7);
+}
+
+static const struct {
+    const char *what;
+    size_t page, pages;
+    unsigned access;
+    bool hit;
+} lookups[] = {
+    {"the same", 100, 10, 1, true},
+    {"its first page", 100, 1, 1, true},
+    {"its last page", 109, 1, 1, true},
+    {"inside", 103, 4, 1, true},
+    {"other rights", 100, 10, 2, false},
+    {"more rights", 100, 10, 3, false},
+    {"one page more", 100, 11, 1, false},
+    {"one page before", 99, 1, 1, false},
+    {"from before", 99, 3, 1, false},
+    {"the page behind", 110, 1, 1, false},
+    {"the same page of another 2 MiB", 100 + 512, 1, 1, false},
+    {"the same page 64 GiB on", 100 + (1 << 24), 1, 1, false},
+};
+
+Test(rcache, finds_what_covers_with_the_rights)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    for (size_t i = 0; i < sizeof(lookups) / sizeof(*lookups); i++) {
+        uint64_t hits;
+
+        lapse_rcache_put(c, got(c, 100, 10, 1));
+        hits = stats_of(c).hits;
+        lapse_rcache_put(c, got(c, lookups[i].page, lookups[i].pages,
+                                lookups[i].access));
+        cr_expect_eq(stats_of(c).hits - hits, lookups[i].hit, "%s",
+                     lookups[i].what);
+        lapse_rcache_flush(c);
+    }
+    destroy(c);
+}
+
+Test(rcache, bytes_are_rounded_to_pages)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    touch(c, (char *)unit_at(5) + 4095, 2);
+    touch(c, unit_at(5), PAGES(2));
+    cr_expect_eq(books.asked, 1);
+    destroy(c);
+}
+
+/* Sizes at which the index changes its ways. */
+static const size_t sizes[] = {1,   254, 255,  256,    257,    511,
+                               512, 513, 1024, 262143, 262144, 1 << 20};
+
+Test(rcache, regions_of_all_sizes)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        for (size_t at = 1000; at < 1030; at += 24) { /* 1024 is aligned */
+            size_t n = sizes[i];
+            int asked = books.asked;
+
+            lapse_rcache_put(c, got(c, at, n, 1));
+            lapse_rcache_put(c, got(c, at, n, 1));
+            lapse_rcache_put(c, got(c, at + n - 1, 1, 1));
+            lapse_rcache_put(c, got(c, at + n / 2, n - n / 2, 1));
+            cr_expect_eq(books.asked - asked, 1, "%zu pages", n);
+            lapse_rcache_put(c, got(c, at + n / 2, n - n / 2 + 1, 1));
+            cr_expect_eq(books.asked - asked, 2, "%zu pages", n);
+            cr_expect_eq(lapse_rcache_invalidate(c, unit_at(at + n - 1), 1),
+                         2);
+            cr_expect_eq(stats_of(c).regions, 0);
+        }
+    destroy(c);
+}
+
+Test(rcache, a_release_takes_what_overlaps_and_nothing_else)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    touch(c, unit_at(10), PAGES(4));
+    touch(c, unit_at(14), PAGES(4));
+    touch(c, unit_at(8), PAGES(20)); /* around both */
+    touch(c, unit_at(40), PAGES(1));
+    lapse_publish(unit_at(13), UNIT_PAGE);
+    touch(c, unit_at(40), PAGES(1));
+    cr_expect_eq(books.deregistered, 2);
+    touch(c, unit_at(14), PAGES(4));
+    cr_expect_eq(books.asked, 4);
+    touch(c, unit_at(10), PAGES(4));
+    cr_expect_eq(books.asked, 5);
+    cr_expect_eq(stats_of(c).invalidated, 2);
+    destroy(c);
+}
+
+Test(rcache, overflow_takes_everything)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    for (size_t i = 0; i < 2 * UNIT_RECORDS; i++)
+        touch(c, unit_at(2 * i), UNIT_PAGE);
+    for (size_t i = 0; i < 2 * UNIT_RECORDS; i++)
+        lapse_publish(unit_at(2 * i), UNIT_PAGE);
+    touch(c, unit_at(5000), 1);
+    cr_expect_eq(books.deregistered, 2 * UNIT_RECORDS);
+    destroy(c);
+}
+
+Test(rcache, in_use_it_is_out_of_lookups_and_goes_at_the_last_put)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *a = got(c, 1, 4, 1), *b = got(c, 2, 1, 1), *n;
+
+    lapse_publish(unit_at(4), UNIT_PAGE);
+    n = got(c, 1, 1, 1);
+    cr_expect_neq(n, a);
+    cr_expect_eq(stats_of(c).lapsed, 1);
+    lapse_rcache_put(c, a);
+    cr_expect_eq(books.deregistered, 0);
+    lapse_rcache_put(c, b);
+    cr_expect_eq(books.deregistered, 1);
+    cr_expect_eq(stats_of(c).lapsed, 0);
+    lapse_rcache_put(c, n);
+    cr_expect_eq(books.deregistered, 1);
+    destroy(c);
+}
+
+static void *put_main(void *region)
+{
+    lapse_rcache_put(books.cache, region);
+    return NULL;
+}
+
+Test(rcache, another_thread_may_put)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *a = got(c, 1, 1, 1), *b = got(c, 1, 1, 1);
+    pthread_t t;
+
+    pthread_create(&t, NULL, put_main, a);
+    pthread_join(t, NULL);
+    lapse_rcache_invalidate(c, unit_at(1), 1);
+    cr_expect_eq(books.deregistered, 0);
+    pthread_create(&t, NULL, put_main, b);
+    pthread_join(t, NULL);
+    cr_expect_eq(books.deregistered, 1);
+    destroy(c);
+}
+
+Test(rcache, threads_that_end_leave_no_counters)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    for (int i = 0; i < 100; i++) {
+        pthread_t t;
+
+        pthread_create(&t, NULL, put_main, got(c, 1, 1, 1));
+        pthread_join(t, NULL);
+    }
+    cr_expect(stats_of(c).threads <= 4);
+    destroy(c);
+}
+
+Test(rcache, many_caches_by_turns)
+{
+    struct books b[6] = {0};
+
+    for (int i = 0; i < 6; i++)
+        books_cache(&b[i], NO_TICK);
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 6; i++)
+            cr_expect_eq(touch(b[i].cache, unit_at(1), 1), 0);
+    for (int i = 0; i < 6; i++) {
+        cr_expect_eq(b[i].asked, 1);
+        cr_expect_eq(stats_of(b[i].cache).threads, 1);
+        cr_expect_eq(lapse_rcache_destroy(b[i].cache), 0);
+    }
+}
+
+Test(rcache, evicts_the_least_recently_used)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.max_regions = 3,
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+    lapse_region *held;
+
+    touch(c, unit_at(1), 1);
+    touch(c, unit_at(3), 1);
+    touch(c, unit_at(5), 1);
+    touch(c, unit_at(3), 1);
+    touch(c, unit_at(1), 1);
+    touch(c, unit_at(7), 1); /* 5 goes */
+    cr_expect_eq(books.deregistered, 1);
+    held = got(c, 3, 1, 1);
+    cr_expect_eq(books.asked, 4);
+    touch(c, unit_at(1), 1);
+    touch(c, unit_at(7), 1);
+    cr_expect_eq(books.asked, 4);
+    touch(c, unit_at(9), 1); /* 3 is held: 1 goes */
+    touch(c, unit_at(3), 1);
+    touch(c, unit_at(7), 1);
+    cr_expect_eq(books.asked, 5);
+    touch(c, unit_at(1), 1);
+    cr_expect_eq(books.asked, 6);
+    cr_expect_eq(stats_of(c).regions, 3);
+    cr_expect_eq(stats_of(c).evicted, 3);
+    lapse_rcache_put(c, held);
+    destroy(c);
+}
+
+Test(rcache, evicts_by_bytes)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.max_bytes = PAGES(10),
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+
+    touch(c, unit_at(100), PAGES(4));
+    touch(c, unit_at(110), PAGES(4));
+    touch(c, unit_at(120), PAGES(4));
+    cr_expect_eq(stats_of(c).bytes, PAGES(8));
+    touch(c, unit_at(130), PAGES(10));
+    cr_expect_eq(stats_of(c).bytes, PAGES(10));
+    cr_expect_eq(stats_of(c).registered_bytes, PAGES(10));
+    destroy(c);
+}
+
+Test(rcache, held_regions_may_exceed_a_limit_until_they_are_put)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.max_regions = 2,
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+    lapse_region *r[5];
+
+    for (size_t i = 0; i < 5; i++)
+        r[i] = got(c, 2 * i, 1, 1);
+    cr_expect_eq(books.deregistered, 0);
+    for (size_t i = 0; i < 5; i++)
+        lapse_rcache_put(c, r[i]);
+    lapse_rcache_progress(c);
+    cr_expect_eq(stats_of(c).regions, 2);
+    destroy(c);
+}
+
+Test(rcache, errors_of_the_registrar_go_to_the_caller)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    books.fail = 1;
+    books.error = -EFAULT;
+    cr_expect_eq(touch(c, unit_at(1), 1), -EFAULT);
+    cr_expect_eq(books.asked, 1);
+    cr_expect_eq(touch(c, unit_at(1), 1), 0);
+    books.fail = 1;
+    books.error = -ENOMEM; /* nothing left to evict but page 1 */
+    cr_expect_eq(touch(c, unit_at(3), 1), 0);
+    cr_expect_eq(books.deregistered, 1);
+    books.fail = 10;
+    books.error = -EAGAIN;
+    cr_expect_eq(touch(c, unit_at(5), 1), -EAGAIN);
+    cr_expect_eq(stats_of(c).regions, 0);
+    books.fail = 0;
+    destroy(c);
+}
+
+Test(rcache, makes_room_in_a_small_device)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    books.room = 8;
+    for (size_t i = 0; i < 1000; i++)
+        cr_assert_eq(touch(c, unit_at(2 * (i % 50)), 1), 0);
+    cr_expect_eq(books.wrong, 0);
+    destroy(c);
+}
+
+Test(rcache, overlapping_ones_go_where_the_device_wants_no_overlap)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    touch(c, unit_at(1), PAGES(4));
+    books.fail = 1;
+    books.error = -EEXIST;
+    cr_expect_eq(touch(c, unit_at(3), PAGES(4)), 0);
+    cr_expect_eq(books.deregistered, 1);
+    destroy(c);
+}
+
+static _Atomic int deregistering;
+
+static void slowly_deregister(void)
+{
+    deregistering = 1;
+    unit_sleep_ms(20);
+}
+
+static void *flush_main(void *unused)
+{
+    (void)unused;
+    lapse_rcache_flush(books.cache);
+    return NULL;
+}
+
+Test(rcache, waits_for_room_that_another_thread_is_making)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *held;
+    pthread_t t;
+
+    books.room = 1;
+    touch(c, unit_at(1), 1);
+    books.before_deregister = slowly_deregister;
+    pthread_create(&t, NULL, flush_main, NULL);
+    cr_assert_eq(unit_await(&deregistering, 1), 1);
+    held = got(c, 3, 1, 1); /* there is nothing to evict, but room soon */
+    pthread_join(t, NULL);
+    cr_expect_eq(touch(c, unit_at(5), 1), -ENOMEM, "none to be waited for");
+    lapse_rcache_put(c, held);
+    destroy(c);
+}
+
+Test(rcache, rounds_to_huge_pages_where_it_can)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.align = PAGES(512),
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+
+    touch(c, unit_at(520), 1);
+    touch(c, unit_at(1000), 1);
+    cr_expect_eq(books.asked, 1);
+    books.fail = 1;
+    books.error = -EFAULT; /* the huge page is not all there */
+    cr_expect_eq(touch(c, unit_at(2000), 1), 0);
+    cr_expect_eq(stats_of(c).bytes, PAGES(512) + PAGES(1));
+    lapse_publish(unit_at(2001), UNIT_PAGE); /* not watched any more */
+    lapse_rcache_progress(c);
+    cr_expect_eq(stats_of(c).invalidated, 0);
+    destroy(c);
+}
+
+Test(rcache, merges_neighbours)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.merge_bytes = PAGES(8),
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+    lapse_region *held = got(c, 10, 2, 1);
+
+    touch(c, unit_at(12), PAGES(2));
+    cr_expect_eq(stats_of(c).regions, 1);
+    cr_expect_eq(stats_of(c).bytes, PAGES(4));
+    cr_expect_eq(books.deregistered, 0, "held");
+    lapse_rcache_put(c, held);
+    cr_expect_eq(books.deregistered, 1);
+    touch(c, unit_at(9), 1);
+    cr_expect_eq(stats_of(c).bytes, PAGES(5));
+    lapse_rcache_put(c, got(c, 14, 1, 2));
+    cr_expect_eq(stats_of(c).regions, 2, "other rights are not merged");
+    touch(c, unit_at(14), PAGES(5));
+    cr_expect_eq(stats_of(c).regions, 3, "too large together");
+    cr_expect_eq(stats_of(c).merged, 2);
+    destroy(c);
+}
+
+static void release_some(struct books *b, void *addr, size_t len)
+{
+    (void)len;
+    if (b->asked < 4)
+        lapse_publish(addr, 1);
+}
+
+Test(rcache, a_registration_that_meets_a_release_is_made_again)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    books.meanwhile = release_some;
+    cr_expect_eq(touch(c, unit_at(1), 1), 0);
+    cr_expect_eq(books.asked, 4);
+    cr_expect_eq(books.deregistered, 3);
+    cr_expect_eq(stats_of(c).retried, 3);
+    destroy(c);
+}
+
+Test(rcache, while_a_release_is_open_nothing_is_cached)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    struct unit_opener o;
+
+    touch(c, unit_at(1), 1);
+    unit_open(&o, unit_at(1), UNIT_PAGE);
+    cr_expect_eq(touch(c, unit_at(1), 1), -EAGAIN);
+    cr_expect_eq(touch(c, unit_at(9), 1), 0, "other memory");
+    unit_close(&o);
+    cr_expect_eq(touch(c, unit_at(1), 1), 0);
+    destroy(c);
+}
+
+static void get_it_myself(struct books *b, void *addr, size_t len)
+{
+    lapse_region *r;
+
+    *(int *)b->arg = lapse_rcache_get(b->cache, addr, len, 1, &r);
+    b->meanwhile = NULL;
+}
+
+Test(rcache, a_registrar_may_use_the_cache_but_not_wait_for_itself)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    int err = 0;
+
+    books.meanwhile = get_it_myself;
+    books.arg = &err;
+    cr_expect_eq(touch(c, unit_at(1), 1), 0);
+    cr_expect_eq(err, -EDEADLK);
+    destroy(c);
+}
+
+static void slowly(struct books *b, void *addr, size_t len)
+{
+    (void)b, (void)addr, (void)len;
+    unit_sleep_ms(30);
+}
+
+static void *touch_main(void *unused)
+{
+    (void)unused;
+    cr_expect_eq(touch(books.cache, unit_at(1), PAGES(2)), 0);
+    return NULL;
+}
+
+Test(rcache, threads_that_miss_at_once_register_once)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    pthread_t t[8];
+
+    books.meanwhile = slowly;
+    for (int i = 0; i < 8; i++)
+        pthread_create(&t[i], NULL, touch_main, NULL);
+    for (int i = 0; i < 8; i++)
+        pthread_join(t[i], NULL);
+    cr_expect_eq(books.asked, 1);
+    destroy(c);
+}
+
+Test(rcache, an_idle_process_gives_memory_back)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.idle_ms = 20});
+
+    touch(c, unit_at(1), 1);
+    lapse_publish(unit_at(1), 1);
+    cr_expect_eq(unit_await(&books.deregistered, 1), 1);
+    unit_sleep_ms(50); /* it sleeps for good now, and must wake again */
+    touch(c, unit_at(1), 1);
+    lapse_publish(unit_at(1), 1);
+    cr_expect_eq(unit_await(&books.deregistered, 2), 2);
+    destroy(c);
+}
+
+Test(rcache, many_regions_over_one_page)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+
+    for (size_t n = 1; n <= 100; n++) /* each is longer: a miss */
+        touch(c, unit_at(1), PAGES(n));
+    cr_expect_eq(books.asked, 100);
+    touch(c, unit_at(1), PAGES(100));
+    touch(c, unit_at(100), PAGES(1));
+    touch(c, unit_at(3), PAGES(3));
+    cr_expect_eq(books.asked, 100);
+    cr_expect_eq(lapse_rcache_invalidate(c, unit_at(50), 1), 51);
+    touch(c, unit_at(1), PAGES(49));
+    cr_expect_eq(books.asked, 100);
+    destroy(c);
+}
+
+Test(rcache, a_child_has_nothing_and_calls_nobody)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *held = got(c, 1, 1, 1), *r;
+    int status;
+    pid_t pid;
+
+    lapse_rcache_invalidate(c, unit_at(1), 1);
+    touch(c, unit_at(3), 1);
+    pid = fork();
+    if (!pid) {
+        int bad = lapse_rcache_get(c, unit_at(3), 1, 1, &r) != -ESTALE;
+
+        lapse_rcache_put(c, held);
+        bad |= lapse_rcache_flush(c) != -ESTALE;
+        bad |= lapse_rcache_destroy(c) != 0;
+        bad |= books.deregistered != 0;
+        memset(&books, 0, sizeof(books));
+        c = books_cache(&books, NO_TICK); /* one of its own */
+        bad |= touch(c, unit_at(3), 1) || touch(c, unit_at(3), 1);
+        lapse_publish(unit_at(3), 1);
+        bad |= touch(c, unit_at(3), 1) || books.asked != 2;
+        bad |= lapse_rcache_destroy(c) != 0;
+        _exit(bad);
+    }
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_expect_eq(status, 0);
+    cr_expect_eq(touch(c, unit_at(3), 1), 0);
+    lapse_rcache_put(c, held);
+    cr_expect_eq(books.asked, 2);
+    destroy(c);
+}
