@@ -13,6 +13,8 @@ $(BUILD)/torture: $(call objects,$(TORTURE)) $(BUILD)/liblapse-rcache.a $(LIB) \
 $(BUILD)/torture-library.so: $(BUILD)/scripts/lib_torture.o
 	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -o $@ $<
 
-torture: $(BUILD)/torture
+torture: $(BUILD)/torture $(BUILD)/tests/step $(BUILD)/tests/fuzz_api model
+	$(Q)$(BUILD)/tests/step
+	$(Q)for seed in 1 2 3; do $(BUILD)/tests/fuzz_api 10000000 $$seed || exit 1; done
 	$(Q)$(BUILD)/torture deadlock --seconds 60
 	$(Q)$(BUILD)/torture rcache --seconds 60

@@ -18,11 +18,10 @@
 #include "drain.h"
 #include "inflight.h"
 #include "report.h"
-#include "slab.h"
 #include "subscriber.h"
 
 /* Which of them this fork took; written with the registry held. */
-static bool took[SUBSCRIBERS_MAX + 2];
+static bool took[SUBSCRIBERS_MAX + 1];
 
 /* On a page that the kernel empties in every child that copies memory; those
  * that fork() made set it again. NULL: not to be had, or not needed yet. */
@@ -70,16 +69,13 @@ static void before(void)
 
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
         took[i] = !lock_take(&lapse_subscribers.one[i].lock);
-    took[SUBSCRIBERS_MAX] = !lock_take(slab_lock());
-    took[SUBSCRIBERS_MAX + 1] = first;
+    took[SUBSCRIBERS_MAX] = first;
 }
 
 static void give_back(void)
 {
-    bool first = took[SUBSCRIBERS_MAX + 1];
+    bool first = took[SUBSCRIBERS_MAX];
 
-    if (took[SUBSCRIBERS_MAX])
-        lock_drop(slab_lock());
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
         if (took[i])
             lock_drop(&lapse_subscribers.one[i].lock);
@@ -93,12 +89,7 @@ static void in_child(void)
     report_fork_child();
     atomic_store_explicit(&lapse_subscribers.registry.waiters, 0,
                           memory_order_relaxed);
-    atomic_store_explicit(&slab_lock()->waiters, 0, memory_order_relaxed);
     in_flight_fork_child();
-    /* slab_give, below, wants its lock */
-    if (took[SUBSCRIBERS_MAX])
-        lock_drop(slab_lock());
-    took[SUBSCRIBERS_MAX] = false;
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
         subscriber_fork_child(&lapse_subscribers.one[i]);
     drainer_fork_child();

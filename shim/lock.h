@@ -2,8 +2,8 @@
 /*
  * A lock of ours, for consumers and for watch/unwatch; never taken by a hook.
  * Nothing is called while it is held but code of shim/ that takes no other
- * lock, save in the order registry, subscriber, slab (see fork.c). So nobody
- * outside can deadlock with it, and it is held for microseconds.
+ * lock, save in the order registry, subscriber, slab (which nobody waits for).
+ * So nobody outside can deadlock with it, and it is held for microseconds.
  * The owner is the thread pointer: it stays the same in a forked child, and
  * tells a signal handler that it interrupted the owner.
  */
@@ -50,6 +50,17 @@ static inline int lock_take(struct lock *l)
             sys(SYS_futex, &l->owner, FUTEX_WAIT_PRIVATE, (uint32_t)seen, 0);
         atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
     }
+}
+
+/* Without waiting: was it free? */
+static inline _Bool lock_try(struct lock *l)
+{
+    uintptr_t seen = 0;
+
+    /* acquire L1: as in lock_take */
+    return atomic_compare_exchange_strong_explicit(
+        &l->owner, &seen, thread_self(), memory_order_acquire,
+        memory_order_relaxed);
 }
 
 static inline void lock_drop(struct lock *l)

@@ -97,13 +97,25 @@ static int check_how(const struct lapse_subscription *how)
     return 0;
 }
 
+/* One whose lock is free, if it can be: who just unsubscribed may stand still
+ * before dropping it, and we hold the registry. */
 static struct subscriber *free_one(void)
 {
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        if (atomic_load_explicit(&lapse_subscribers.one[i].state,
-                                 memory_order_relaxed) == SUBSCRIBER_FREE)
-            return &lapse_subscribers.one[i];
-    return NULL;
+    struct subscriber *busy = NULL;
+
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        struct subscriber *s = &lapse_subscribers.one[i];
+
+        if (atomic_load_explicit(&s->state, memory_order_relaxed) !=
+            SUBSCRIBER_FREE)
+            continue;
+        if (lock_try(&s->lock)) {
+            lock_drop(&s->lock);
+            return s;
+        }
+        busy = s;
+    }
+    return busy;
 }
 
 /* With its lock and the registry held. */

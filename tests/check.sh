@@ -109,6 +109,13 @@ else
     skip api_bridge "jemalloc is not built for a sanitizer"
     skip api_bridge_threads "as above"
 fi
+if [ -z "$san" ]; then
+    run step 600 "$build/tests/step"
+else
+    skip step "a sanitizer's code is in the way of the tracer"
+fi
+run fuzz_api 240 "$build/tests/fuzz_api" 200000
+run model 300 tests/model/run.sh --short
 run api_storm 60 "$build/tests/api_storm" 3
 run api_rcache_cases 120 "$build/tests/api_rcache_cases"
 run api_rcache_backends 60 "$build/tests/api_rcache_backends" "$build/tests"

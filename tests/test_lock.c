@@ -73,3 +73,13 @@ Test(lock, wakes_a_sleeper)
     cr_assert_eq(counter, 1);
     cr_assert(!mine, "a lock that another holds is not mine");
 }
+
+Test(lock, tries_without_waiting)
+{
+    cr_assert(lock_try(&lock));
+    cr_assert(lock_mine(&lock));
+    cr_assert(!lock_try(&lock), "its own, too");
+    lock_drop(&lock);
+    cr_assert(lock_try(&lock));
+    lock_drop(&lock);
+}

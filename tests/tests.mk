@@ -11,8 +11,9 @@ UNITSHIM := $(if $(SAN),$(SHIM:%=$(BUILD)/seen/%.o),$(call objects,$(SHIM)))
 HOOKNOUN := site window patch arch module coverage relocate patched
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a b1 e1 f1 j1 j4
-API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c) \
-            $(wildcard tests/example_*.c)) $(LINKED:%=$(BUILD)/tests/case_%)
+API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c \
+            tests/example_*.c) tests/step.c tests/fuzz_api.c) \
+            $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
 CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \
             tests/%.c,$(BUILD)/tests/%,$(wildcard tests/case_*.c)))
@@ -164,9 +165,12 @@ torture-process: $(API) $(VICTIMS) $(TESTLIB) $(SANDBOX)
 	$(Q)tests/torture_process.sh $(BUILD)
 .PHONY: torture-process
 
+model:
+	$(Q)CC=$(CC) tests/model/run.sh
+
 bench: all $(BENCHES)
 	$(Q)BUILD=$(BUILD) scripts/bench
 
 print-hot:
 	@echo $(HOT)
-.PHONY: print-hot
+.PHONY: print-hot model
