@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# liblapse. Targets: all run check bench torture install clean deps (help says).
+# liblapse. Targets: all run check bench torture zoo install clean deps (help says).
 # Options: V=1 shows commands; SAN=address|thread|undefined; BUILD=dir; CC=.
 
 VERSION  := 0.1.0

@@ -145,6 +145,7 @@ run backstop_off_madvise 60 "$build/tests/api_backstop_madvise" \
 . tests/cases.sh
 if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
+    run zoo 600 env BUILD="$build" scripts/zoo --quick
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
@@ -159,6 +160,7 @@ if [ -z "$san" ]; then
     run oracle_backstop 120 env LAPSE_BACKSTOP=uffd tests/oracle/rows.sh
 else
     skip victims "programs under a preload: not with a sanitizer's library"
+    skip zoo "as above"
     skip run_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"

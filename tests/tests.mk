@@ -125,7 +125,8 @@ $(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
 
-check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE)
+check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE) \
+    $(BUILD)/zoo_subscriber.so
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 bench: all $(BENCHES)
