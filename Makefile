@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# liblapse. Targets: all run check model bench torture install clean deps.
+# liblapse. Targets: all run check model bench torture zoo install clean deps.
 # Options: V=1 shows commands; SAN=address|thread|undefined; BUILD=dir; CC=;
 # of check: ONLY=text runs the tests whose names have it.
 

@@ -36,3 +36,13 @@ run: all
 	$(Q)$(BUILD)/lapse run -- /usr/bin/python3 scripts/example.py
 
 -include scripts/torture.mk
+
+# Real programs, bare, under the library, and with a cache beside it.
+$(BUILD)/zoo_subscriber.so: scripts/zoo_subscriber.c shim/lapse.h
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASE) -shared -o $@ $<
+
+zoo: $(LIB) $(BUILD)/lapse $(BUILD)/zoo_subscriber.so
+	$(Q)BUILD=$(BUILD) scripts/zoo
+.PHONY: zoo

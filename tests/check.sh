@@ -186,6 +186,7 @@ if [ -z "$san" ]; then
     run victims 900 tests/victims.sh "$build"
     run sandbox 300 tests/sandbox.sh "$build"
     run faults 600 tests/faults.sh "$build" plain backstop
+    run zoo 600 env BUILD="$build" scripts/zoo --quick
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
@@ -202,6 +203,7 @@ else
     skip victims "programs under a preload: not with a sanitizer's library"
     skip sandbox "as above"
     skip faults "as above"
+    skip zoo "as above"
     skip run_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"

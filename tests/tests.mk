@@ -156,7 +156,7 @@ $(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
 
 check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE) \
-    $(SANDBOX)
+    $(SANDBOX) $(BUILD)/zoo_subscriber.so
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 # At length, with `make torture`.
