@@ -81,7 +81,9 @@ enum lapse_reason {
 /* How a subscriber is told. */
 enum lapse_delivery {
     LAPSE_POLL = 0,     /* it asks, with lapse_poll(); preferred */
-    LAPSE_CALLBACK = 1, /* a thread of the library calls it, holding nothing */
+    LAPSE_CALLBACK = 1, /* a thread of the library calls it, holding nothing;
+                           while it is there, pthread_exit() in main does not
+                           end the process: unsubscribe before */
     LAPSE_INLINE = 2    /* called inside the release: before it happens, with
                            LAPSE_EVENT_OPEN, and once more after it. The
                            handler must be async-signal-safe, take no lock
