@@ -23,7 +23,7 @@ BASE     := -std=gnu11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread \
 # Code that runs inside other people's system calls: general registers only
 # (G4), and no helper of a sanitizer or stack protector in the way.
 HOOKFLAGS := -mgeneral-regs-only -fno-stack-protector -fcf-protection=none \
-             -fno-sanitize=all -ftls-model=initial-exec
+             -fno-sanitize=all -ftls-model=initial-exec -falign-functions=64
 
 # The closed set of objects that a hook may run through (tests/closed_set.sh).
 HOT      := shim/inflight shim/queue shim/pool shim/filter_query shim/release \

@@ -10,29 +10,6 @@
 #include "shim/release.h"
 #include "shim/sys.h"
 
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-#define ADVICE_GUARD_INSTALL 102 /* newer than Debian 12's headers */
-#define ADVICE_SOFT_OFFLINE 101  /* missing in them */
-
-/* PAGEOUT and COLD leave pinned pages where they are; FREE may take the page
- * any time later, so it counts from the call on. */
-bool advice_releases(long advice)
-{
-    switch (advice) {
-    case MADV_DONTNEED:
-    case MADV_FREE:
-    case MADV_REMOVE:
-    case MADV_DONTNEED_LOCKED:
-    case MADV_HWPOISON:
-    case ADVICE_SOFT_OFFLINE:
-    case ADVICE_GUARD_INSTALL:
-        return true;
-    }
-    return false;
-}
-
 #define IOV_CHUNK 8
 
 /* Copies through the kernel, since a bad pointer is the kernel's to refuse. */

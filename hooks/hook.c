@@ -93,10 +93,10 @@ static void tail_end(struct tail *t)
 /* The usual case: one range, known before. */
 #define AROUND(r, start, end, path, reason, stack, call)                     \
     do {                                                                      \
-        bool lifted_;                                                         \
-        release_begin(&(r), start, end, reason);                              \
+        /* outside of the hull nothing is registered */                       \
+        bool lifted_ = release_begin(&(r), start, end, reason);               \
         account(&(r), path, (end) - (start), stack);                          \
-        lifted_ = backstop_before(start, end);                                \
+        lifted_ = lifted_ && backstop_before(start, end);                     \
         ret = (call);                                                         \
         if (lifted_ || replaces(path))                                        \
             backstop_after(start, end);                                       \
@@ -278,11 +278,10 @@ static long hook_madvise(long a0, long a1, long a2, long a3, long a4, long a5,
         !range_of_call((uintptr_t)a0, (size_t)a1, &start, &end))
         PASS(r, LAPSE_PATH_MADVISE, sys_call3(SYS_madvise, a0, a1, a2));
     else if (__builtin_expect((int)a2 == MADV_REMOVE, 0))
-        ret = hook_remove(a0, a1, a2, a3, a4, a5, stack);
+        ret = hook_remove(a0, a1, a2, 0, 0, 0, stack);
     else
-        AROUND(r, start, end, LAPSE_PATH_MADVISE,
-               reason_of(stack, LAPSE_PATH_MADVISE, LAPSE_REASON_MADVISE),
-               stack, sys_call3(SYS_madvise, a0, a1, a2));
+        AROUND(r, start, end, LAPSE_PATH_MADVISE, LAPSE_REASON_MADVISE, stack,
+               sys_call3(SYS_madvise, a0, a1, a2)); /* ld.so makes none */
     return ret;
 }
 

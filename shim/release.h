@@ -170,16 +170,21 @@ static inline void release_count(struct release *r, unsigned path,
         tally_add(&p->inside[inside - 1], 1);
 }
 
-/* Claims, then looks whether anybody watches (I2), and if so publishes. */
-static inline void release_begin(struct release *r, uintptr_t start,
+/* Claims, then looks whether anybody watches (I2), and if so publishes. False:
+ * there was nobody to tell. */
+static inline bool release_begin(struct release *r, uintptr_t start,
                                  uintptr_t end, unsigned reason)
 {
+    bool near;
+
     release_claim(r, range_pack(start, end));
     if (__builtin_expect(r->slot != NULL, 1))
         atomic_store_explicit(&r->slot->reason, reason, memory_order_relaxed);
-    if (__builtin_expect(release_in_hull(start, end), 0))
+    near = __builtin_expect(release_in_hull(start, end), 0);
+    if (near)
         release_publish(r, start, end, reason);
     release_test_delay(0);
+    return near;
 }
 
 static inline void release_end(struct release *r)
