@@ -180,11 +180,12 @@ static void *reader_main(void *unused)
              * it may not be read any more, and who waits for us is let go. */
             int mine = fd;
 
-            atomic_compare_exchange_strong_explicit(&backstop_fd, &mine, -1,
-                                                    memory_order_relaxed,
-                                                    memory_order_relaxed);
+            /* the rows first: who watches from then on is not told */
             if (err != -EBADF)
                 refuse(err);
+            atomic_compare_exchange_strong_explicit(&backstop_fd, &mine, -1,
+                                                    memory_order_release,
+                                                    memory_order_relaxed);
             tell_overflow();
             break;
         }
