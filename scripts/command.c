@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-int command_top(size_t *top, const char *text)
+static int parse_top(size_t *top, const char *text)
 {
     char *end;
     unsigned long value;
@@ -17,6 +19,62 @@ int command_top(size_t *top, const char *text)
     if (*text < '0' || *text > '9' || *end || errno)
         return misuse("--top wants a number from 0 up, not '%s'", text);
     *top = value;
+    return 0;
+}
+
+int command_wrong_option(int letter, char **argv)
+{
+    if (letter == ':')
+        return misuse("option '%s' needs a value", argv[optind - 1]);
+    if (optopt) /* a letter, perhaps of many behind one dash */
+        return misuse("wrong option '-%c'", optopt);
+    return misuse("wrong option '%s'", argv[optind - 1]);
+}
+
+int command_parse(struct command_request *request, int argc, char **argv,
+                  bool free_too, size_t top)
+{
+    static const struct option options[] = {
+        {"free", no_argument, NULL, 'f'},
+        {"json", no_argument, NULL, 'j'},
+        {"output", required_argument, NULL, 'o'},
+        {"top", required_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    bool top_given = false;
+    int letter;
+
+    opterr = 0;
+    optind = 1;
+    while ((letter = getopt_long(argc, argv, "+:h", options + !free_too,
+                                 NULL)) != -1) {
+        switch (letter) {
+        case 'f':
+            request->free = true;
+            break;
+        case 'j':
+            request->json = true;
+            break;
+        case 'o':
+            request->output = optarg;
+            break;
+        case 't':
+            if (parse_top(&request->top, optarg))
+                return EXIT_USAGE;
+            top_given = true;
+            break;
+        case 'h':
+            return -1;
+        default:
+            return command_wrong_option(letter, argv);
+        }
+    }
+    request->command = argv + optind;
+    if (!*request->command)
+        return misuse("no command to run was given");
+    if (!top_given)
+        request->top = request->json ? SIZE_MAX : top;
     return 0;
 }
 

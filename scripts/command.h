@@ -3,6 +3,7 @@
 #ifndef COMMAND_H
 #define COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -21,8 +22,24 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A wrong command line: says it, points at --help, returns EXIT_USAGE. */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What --top says; 0 or EXIT_USAGE. */
-int command_top(size_t *top, const char *text);
+/* getopt's ':' and '?': says what is wrong, returns EXIT_USAGE. */
+int command_wrong_option(int letter, char **argv);
+
+/* A command to run, and how to report on it. */
+struct command_request {
+    bool free, json;
+    size_t top;
+    const char *output;
+    char **command;
+};
+
+/*
+ * Reads the options of a subcommand that runs a command: --json, --output,
+ * --top (top, or with --json all, if it is not given), --help, and --free if
+ * that has a meaning there. 0, EXIT_USAGE, or -1 when help was asked for.
+ */
+int command_parse(struct command_request *request, int argc, char **argv,
+                  bool free_too, size_t top);
 
 /*
  * Opens what --output names (nothing: stderr) before the command runs. 0 or

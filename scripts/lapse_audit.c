@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `lapse audit`: does the shim see all that a program releases? */
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,11 +15,7 @@
 enum { TOP = 20 };
 
 struct request {
-    bool json;
-    bool top_given;
-    size_t top;
-    const char *output;
-    char **command;
+    struct command_request asked;
     FILE *out;
     char library[PATH_MAX];
 };
@@ -38,52 +33,6 @@ void lapse_audit_help(void)
           "The exit status is 1 when a release was not seen, else that of "
           "COMMAND; 2, 125,\n126 and 127 can be ours: lapse(1).\n",
           stdout);
-}
-
-/* 0, an exit status, or -1 when help was asked for. */
-static int parse(struct request *request, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'},
-        {"output", required_argument, NULL, 'o'},
-        {"top", required_argument, NULL, 't'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    int letter, error;
-
-    opterr = 0;
-    optind = 1;
-    while ((letter = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
-        switch (letter) {
-        case 'j':
-            request->json = true;
-            break;
-        case 'o':
-            request->output = optarg;
-            break;
-        case 't':
-            error = command_top(&request->top, optarg);
-            if (error)
-                return error;
-            request->top_given = true;
-            break;
-        case 'h':
-            return -1;
-        case ':':
-            return misuse("option '%s' needs a value", argv[optind - 1]);
-        default:
-            if (optopt) /* a letter, perhaps of many behind one dash */
-                return misuse("wrong option '-%c'", optopt);
-            return misuse("wrong option '%s'", argv[optind - 1]);
-        }
-    }
-    request->command = argv + optind;
-    if (!*request->command)
-        return misuse("no command to run was given");
-    if (!request->top_given)
-        request->top = request->json ? SIZE_MAX : TOP;
-    return 0;
 }
 
 static bool audit_make(struct audit *audit, const char *library)
@@ -116,7 +65,7 @@ static int not_run(const char *command, int error)
 
 static int run_command(struct request *request, struct audit *audit)
 {
-    const char *command = request->command[0];
+    const char *command = request->asked.command[0];
     struct preload_environment environment;
     int error = EXIT_TROUBLE;
 
@@ -124,7 +73,7 @@ static int run_command(struct request *request, struct audit *audit)
                                   inspect(command).asan)) {
         say("out of memory");
     } else {
-        error = supervise(request->command, environment.all, &audit->onlooker,
+        error = supervise(request->asked.command, environment.all, &audit->onlooker,
                           &audit->status);
         if (error)
             error = not_run(command, error);
@@ -140,11 +89,11 @@ static void print(const struct request *request, struct audit *audit)
     if (!request->out)
         return;
     audit_findings_sort(audit);
-    if (request->json)
-        audit_print_json(audit, request->out, request->top,
-                         request->command);
+    if (request->asked.json)
+        audit_print_json(audit, request->out, request->asked.top,
+                         request->asked.command);
     else
-        audit_print(audit, request->out, request->top, request->command);
+        audit_print(audit, request->out, request->asked.top, request->asked.command);
     if (fflush(request->out) || ferror(request->out))
         say("the report could not be written in full: %s", strerror(errno));
     fclose(request->out);
@@ -165,7 +114,7 @@ int lapse_audit(int argc, char **argv)
 {
     struct request request = {0};
     struct audit audit = {0};
-    int error = parse(&request, argc, argv);
+    int error = command_parse(&request.asked, argc, argv, false, TOP);
 
     if (error < 0) {
         lapse_audit_help();
@@ -176,7 +125,7 @@ int lapse_audit(int argc, char **argv)
     if (!error && !audit_make(&audit, request.library))
         error = EXIT_TROUBLE;
     if (!error)
-        error = command_output(&request.out, request.output);
+        error = command_output(&request.out, request.asked.output);
     if (error)
         return error;
     supervise_hold();

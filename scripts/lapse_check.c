@@ -106,12 +106,8 @@ static int parse(struct check *check, int argc, char **argv)
             break;
         case 'h':
             return -1;
-        case ':':
-            return misuse("option '%s' needs a value", argv[optind - 1]);
         default:
-            if (optopt)
-                return misuse("wrong option '-%c'", optopt);
-            return misuse("wrong option '%s'", argv[optind - 1]);
+            return command_wrong_option(letter, argv);
         }
     }
     if (argv[optind])

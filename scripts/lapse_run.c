@@ -2,7 +2,6 @@
 /* `lapse run`: a program under the shim, and the report of what it released. */
 #include <dirent.h>
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,13 +19,10 @@
 #include "supervise.h"
 #include "symbols.h"
 
+enum { TOP = 5 };
+
 struct run {
-    bool json;
-    bool free;
-    bool top_given;
-    size_t top;
-    const char *output;
-    char **command;
+    struct command_request request;
     FILE *out;
     char library[PATH_MAX];
     char dir[PATH_MAX];
@@ -48,56 +44,6 @@ void lapse_run_help(void)
           "The exit status is that of COMMAND; 2, 125, 126 and 127 can be "
           "ours: lapse(1).\n",
           stdout);
-}
-
-/* 0, an exit status, or -1 when help was asked for. */
-static int parse(struct run *run, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"free", no_argument, NULL, 'f'},
-        {"json", no_argument, NULL, 'j'},
-        {"output", required_argument, NULL, 'o'},
-        {"top", required_argument, NULL, 't'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    int letter, error;
-
-    opterr = 0;
-    optind = 1;
-    while ((letter = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
-        switch (letter) {
-        case 'f':
-            run->free = true;
-            break;
-        case 'j':
-            run->json = true;
-            break;
-        case 'o':
-            run->output = optarg;
-            break;
-        case 't':
-            error = command_top(&run->top, optarg);
-            if (error)
-                return error;
-            run->top_given = true;
-            break;
-        case 'h':
-            return -1;
-        case ':':
-            return misuse("option '%s' needs a value", argv[optind - 1]);
-        default:
-            if (optopt) /* a letter, perhaps of many behind one dash */
-                return misuse("wrong option '-%c'", optopt);
-            return misuse("wrong option '%s'", argv[optind - 1]);
-        }
-    }
-    run->command = argv + optind;
-    if (!*run->command)
-        return misuse("no command to run was given");
-    if (!run->top_given)
-        run->top = run->json ? SIZE_MAX : 5;
-    return 0;
 }
 
 static int make_dir(struct run *run)
@@ -146,18 +92,18 @@ static void print(const struct run *run, const struct reports *reports,
 {
     if (!run->out)
         return;
-    if (run->json)
-        reports_print_json(reports, run->out, run->top, run->command, status);
+    if (run->request.json)
+        reports_print_json(reports, run->out, run->request.top, run->request.command, status);
     else
-        reports_print(reports, run->out, run->top);
-    if (!reports->count && !reports->unreadable && !run->json) {
+        reports_print(reports, run->out, run->request.top);
+    if (!reports->count && !reports->unreadable && !run->request.json) {
         if (run->program.blind)
-            fprintf(run->out, "lapse: no report: '%s' %s\n", run->command[0],
+            fprintf(run->out, "lapse: no report: '%s' %s\n", run->request.command[0],
                     run->program.blind);
         else
             fprintf(run->out, "lapse: no report: no process of '%s' could be "
                     "seen inside (was LD_PRELOAD taken out of its "
-                    "environment?)\n", run->command[0]);
+                    "environment?)\n", run->request.command[0]);
     }
     if (fflush(run->out) || ferror(run->out))
         say("the report could not be written in full: %s", strerror(errno));
@@ -169,19 +115,19 @@ static int run_command(struct run *run, int *status)
     struct preload_environment environment;
     int error = EXIT_TROUBLE;
 
-    run->program = inspect(run->command[0]);
+    run->program = inspect(run->request.command[0]);
     if (run->program.blind)
         say("'%s' %s: lapse cannot see what it releases; running it all the "
-            "same", run->command[0], run->program.blind);
-    if (run->free)
+            "same", run->request.command[0], run->program.blind);
+    if (run->request.free)
         setenv("LAPSE_FREE", "1", 1);
     if (!preload_environment_make(&environment, run->library, run->dir,
                                   run->program.asan)) {
         say("out of memory");
     } else {
-        error = supervise(run->command, environment.all, NULL, status);
+        error = supervise(run->request.command, environment.all, NULL, status);
         if (error)
-            error = command_not_run(run->command[0], error);
+            error = command_not_run(run->request.command[0], error);
     }
     preload_environment_free(&environment);
     return error;
@@ -191,7 +137,7 @@ int lapse_run(int argc, char **argv)
 {
     struct run run = {0};
     struct reports reports = {0};
-    int status = 0, error = parse(&run, argc, argv);
+    int status = 0, error = command_parse(&run.request, argc, argv, true, TOP);
 
     if (error < 0) {
         lapse_run_help();
@@ -200,7 +146,7 @@ int lapse_run(int argc, char **argv)
     if (!error)
         error = preload_find(run.library);
     if (!error)
-        error = command_output(&run.out, run.output);
+        error = command_output(&run.out, run.request.output);
     if (error)
         return error;
     supervise_hold();
