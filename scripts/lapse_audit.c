@@ -59,7 +59,8 @@ static int not_run(const char *command, int error)
     say("this process may not trace another one here (ptrace and seccomp): %s."
         " In a container, start it with --cap-add=SYS_PTRACE; otherwise see "
         "/proc/sys/kernel/yama/ptrace_scope; under gdb, strace or another "
-        "audit it cannot be done; nothing was run", strerror(-error));
+        "audit it cannot be done; nothing was run",
+        strerror(-error));
     return EXIT_TROUBLE;
 }
 
@@ -73,8 +74,8 @@ static int run_command(struct request *request, struct audit *audit)
                                   inspect(command).asan)) {
         say("out of memory");
     } else {
-        error = supervise(request->asked.command, environment.all, &audit->onlooker,
-                          &audit->status);
+        error = supervise(request->asked.command, environment.all,
+                          &audit->onlooker, &audit->status);
         if (error)
             error = not_run(command, error);
         else
@@ -93,7 +94,8 @@ static void print(const struct request *request, struct audit *audit)
         audit_print_json(audit, request->out, request->asked.top,
                          request->asked.command);
     else
-        audit_print(audit, request->out, request->asked.top, request->asked.command);
+        audit_print(audit, request->out, request->asked.top,
+                    request->asked.command);
     if (fflush(request->out) || ferror(request->out))
         say("the report could not be written in full: %s", strerror(errno));
     fclose(request->out);

@@ -64,7 +64,8 @@ static int make_dir(struct run *run)
             return 0;
     }
     say("cannot make a directory for the reports in '%s': %s; set TMPDIR to "
-        "one that can be written to", tmp, strerror(errno));
+        "one that can be written to",
+        tmp, strerror(errno));
     return EXIT_TROUBLE;
 }
 
@@ -93,17 +94,20 @@ static void print(const struct run *run, const struct reports *reports,
     if (!run->out)
         return;
     if (run->request.json)
-        reports_print_json(reports, run->out, run->request.top, run->request.command, status);
+        reports_print_json(reports, run->out, run->request.top,
+                           run->request.command, status);
     else
         reports_print(reports, run->out, run->request.top);
     if (!reports->count && !reports->unreadable && !run->request.json) {
         if (run->program.blind)
-            fprintf(run->out, "lapse: no report: '%s' %s\n", run->request.command[0],
-                    run->program.blind);
+            fprintf(run->out, "lapse: no report: '%s' %s\n",
+                    run->request.command[0], run->program.blind);
         else
-            fprintf(run->out, "lapse: no report: no process of '%s' could be "
+            fprintf(run->out,
+                    "lapse: no report: no process of '%s' could be "
                     "seen inside (was LD_PRELOAD taken out of its "
-                    "environment?)\n", run->request.command[0]);
+                    "environment?)\n",
+                    run->request.command[0]);
     }
     if (fflush(run->out) || ferror(run->out))
         say("the report could not be written in full: %s", strerror(errno));
@@ -118,7 +122,8 @@ static int run_command(struct run *run, int *status)
     run->program = inspect(run->request.command[0]);
     if (run->program.blind)
         say("'%s' %s: lapse cannot see what it releases; running it all the "
-            "same", run->request.command[0], run->program.blind);
+            "same",
+            run->request.command[0], run->program.blind);
     if (run->request.free)
         setenv("LAPSE_FREE", "1", 1);
     if (!preload_environment_make(&environment, run->library, run->dir,

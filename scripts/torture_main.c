@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "torture.h"
+#include "torture_start.h"
 #include "torture_rcache.h"
 
 static const char help[] =
@@ -41,14 +42,6 @@ static int usage(const char *what, const char *value)
     return 2;
 }
 
-static bool number(const char *text, unsigned long most, unsigned long *out)
-{
-    char *end;
-
-    *out = strtoul(text, &end, 10);
-    return text[0] >= '0' && text[0] <= '9' && !*end && *out <= most;
-}
-
 static int mode_of(const char *name)
 {
     for (int i = 0; i < TORTURE_MODES; i++)
@@ -70,18 +63,18 @@ static int parse(int argc, char **argv, struct torture_options *options,
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    unsigned long value;
+    uint64_t value;
 
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         if (c == 'h') {
             fputs(help, stdout);
             return 1;
-        } else if (c == 's' && number(optarg, 86400, &value) && value) {
+        } else if (c == 's' && torture_number(optarg, 86400, &value) && value) {
             options->seconds = (unsigned)value;
-        } else if (c == 't' && number(optarg, TORTURE_THREADS, &value) &&
-                   value) {
+        } else if (c == 't' &&
+                   torture_number(optarg, TORTURE_THREADS, &value) && value) {
             options->threads = (unsigned)value;
-        } else if (c == 'r' && number(optarg, UINT32_MAX, &value)) {
+        } else if (c == 'r' && torture_number(optarg, UINT32_MAX, &value)) {
             options->seed = value;
         } else if (c == 'a' && (!strcmp(optarg, "glibc") ||
                                 !strcmp(optarg, "jemalloc"))) {

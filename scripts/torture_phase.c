@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "torture_phase.h"
+#include "torture_start.h"
 
 #define START_LIMIT 30.0 /* seconds until all threads run */
 #define SYNC_LIMIT 10.0  /* the synchronous handler hangs by then */
@@ -76,18 +77,6 @@ static pid_t start(const struct torture_options *options,
     _exit(1);
 }
 
-static struct torture_board *board_map(int fd)
-{
-    void *p = mmap(NULL, sizeof(struct torture_board), PROT_READ | PROT_WRITE,
-                   MAP_SHARED, fd, 0);
-
-    if (p == MAP_FAILED) {
-        perror("torture: board");
-        exit(2);
-    }
-    return p;
-}
-
 void phase_enter_child(int argc, char **argv)
 {
     if (argc != 8 || strcmp(argv[1], "--child"))
@@ -98,7 +87,8 @@ void phase_enter_child(int argc, char **argv)
         .seed = strtoul(argv[6], NULL, 10),
         .jemalloc = argv[7][0] == '1',
     };
-    struct torture_board *board = board_map(atoi(argv[2]));
+    struct torture_board *board =
+        torture_map(atoi(argv[2]), sizeof(*board));
 
     /* ld.so only warns when it cannot preload, and glibc would be tested. */
     if (options.jemalloc && !dlsym(RTLD_DEFAULT, "mallctl")) {
@@ -233,7 +223,7 @@ bool phase_run(const struct torture_options *options, enum torture_mode mode)
         perror("torture: board");
         return false;
     }
-    struct torture_board *board = board_map(fd);
+    struct torture_board *board = torture_map(fd, sizeof(*board));
     board->threads = 2 * options->threads;
     fflush(stdout);
     pid_t pid = start(options, mode, fd);

@@ -16,6 +16,7 @@
 
 #include "torture.h"
 #include "torture_rcache.h"
+#include "torture_start.h"
 
 #define STILL 10.0     /* any thread, for so long: hung */
 #define CONTROL 10     /* seconds in which the control must find something */
@@ -51,25 +52,13 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static struct rcache_board *map_board(int fd)
-{
-    void *p = mmap(NULL, sizeof(struct rcache_board), PROT_READ | PROT_WRITE,
-                   MAP_SHARED, fd, 0);
-
-    if (p == MAP_FAILED) {
-        perror("torture: board");
-        exit(2);
-    }
-    return p;
-}
-
 void torture_rcache_enter_child(int argc, char **argv)
 {
     static char library[4096];
 
     if (argc != 6 || strcmp(argv[1], "--rcache-child"))
         return;
-    rcache_board = map_board(atoi(argv[2]));
+    rcache_board = torture_map(atoi(argv[2]), sizeof(*rcache_board));
     rcache_options.threads = (unsigned)atoi(argv[3]);
     rcache_options.seed = strtoull(argv[4], NULL, 10);
     rcache_options.blind = argv[5][0] == '1';
@@ -181,7 +170,7 @@ static int phase(struct rcache_options o, bool blind)
         perror("torture: board");
         return 2;
     }
-    board = map_board(fd);
+    board = torture_map(fd, sizeof(*board));
     o.blind = blind;
     if (blind)
         o.seconds = CONTROL;
@@ -211,14 +200,6 @@ static int usage(const char *value)
     return 2;
 }
 
-static bool number(const char *text, uint64_t most, uint64_t *out)
-{
-    char *end;
-
-    *out = strtoull(text, &end, 10);
-    return text[0] >= '0' && text[0] <= '9' && !*end && *out <= most;
-}
-
 /* -1, or the exit status. */
 static int parse(int argc, char **argv, struct rcache_options *o,
                  bool *modes)
@@ -238,11 +219,12 @@ static int parse(int argc, char **argv, struct rcache_options *o,
         if (c == 'h') {
             fputs(help, stdout);
             return 0;
-        } else if (c == 's' && number(optarg, 86400, &n) && n) {
+        } else if (c == 's' && torture_number(optarg, 86400, &n) && n) {
             o->seconds = (unsigned)n;
-        } else if (c == 't' && number(optarg, RCACHE_THREADS, &n) && n) {
+        } else if (c == 't' && torture_number(optarg, RCACHE_THREADS, &n) &&
+                   n) {
             o->threads = (unsigned)n;
-        } else if (c == 'r' && number(optarg, UINT32_MAX, &n)) {
+        } else if (c == 'r' && torture_number(optarg, UINT32_MAX, &n)) {
             o->seed = n;
         } else if (c == 'a' && (!strcmp(optarg, "glibc") ||
                                 !strcmp(optarg, "jemalloc"))) {
