@@ -61,10 +61,8 @@ static void cancel_again(int was)
 
 static void claim_all(struct release *r)
 {
-    release_claim(r, range_pack(0, USER_END)); /* M1: shim/meet.h */
-    if (__builtin_expect(r->slot != NULL, 1))
-        atomic_store_explicit(&r->slot->reason, LAPSE_REASON_FILE,
-                              memory_order_relaxed);
+    /* M1: shim/meet.h */
+    release_announce(r, range_pack(0, USER_END), LAPSE_REASON_FILE);
 }
 
 static uint64_t publish(struct release *r, const struct file_id *file,

@@ -94,12 +94,9 @@ static bool is_told(uintptr_t start)
 
 static void begin(struct release *r, const struct block *b)
 {
-    release_claim(r, RANGE_NOTHING);
-    if (r->slot) {
-        atomic_store_explicit(&r->slot->reason, LAPSE_REASON_FREE,
-                              memory_order_relaxed);
+    release_announce(r, RANGE_NOTHING, LAPSE_REASON_FREE);
+    if (r->slot)
         atomic_store_explicit(&r->slot->block, b->start, memory_order_relaxed);
-    }
     if (release_free_wanted(b->start, b->end))
         release_publish(r, b->start, b->end, LAPSE_REASON_FREE);
     release_test_delay(0);

@@ -16,7 +16,7 @@ static void tell_in_flight(struct subscriber *s, unsigned slot,
     struct in_flight *f = &lapse_in_flight.slot[slot];
     uint64_t turn = atomic_load_explicit(&f->turn, memory_order_acquire);
     uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
-    struct record *rec;
+    struct record what = {.start = start, .end = end, .slot = slot};
 
     turn |= 1; /* even: its holder is about to stamp it, or gives it back */
     if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
@@ -24,27 +24,14 @@ static void tell_in_flight(struct subscriber *s, unsigned slot,
         atomic_fetch_or_explicit(&f->inline_due, bit, memory_order_seq_cst);
         return;
     }
-    rec = pool_take(&s->pool);
-    if (!rec) {
-        atomic_fetch_or_explicit(&f->blind, bit, memory_order_seq_cst);
-        release_overflow(bit);
-        return;
-    }
-    rec->start = start;
-    rec->end = end;
-    /* relaxed: may be the last holder's; only for people */
-    /* so it cannot be held against the mask of reasons */
-    rec->reason = atomic_load_explicit(&f->reason, memory_order_relaxed);
-    rec->seq = atomic_fetch_add_explicit(&lapse_subscribers.seq, 1,
+    /* relaxed: may be the last holder's; only for people, so it cannot be
+     * held against the mask of reasons */
+    what.reason = atomic_load_explicit(&f->reason, memory_order_relaxed);
+    what.seq = atomic_fetch_add_explicit(&lapse_subscribers.seq, 1,
                                          memory_order_relaxed) +
                1;
-    rec->slot = slot;
-    rec->turn = turn;
-    rec->told = 0;
-    if (!queue_push(&s->queue, subscriber_generation(s), &s->pool, rec))
-        pool_give(&s->pool, rec);
-    else
-        wake_consumer(s);
+    what.turn = turn;
+    release_record(s, &what);
 }
 
 /* C2 of invariant I2 (inflight.h): after the filter was changed. */

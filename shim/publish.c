@@ -10,11 +10,8 @@ static int begin(const void *addr, size_t len, struct release *r)
 
     if (!range_of_user(addr, len, &first, &last))
         return -EINVAL;
-    release_claim(r, range_pack(first, last));
+    release_announce(r, range_pack(first, last), LAPSE_REASON_USER);
     release_count(r, LAPSE_PATH_PUBLISH, last - first, 1, INSIDE_NOTHING);
-    if (r->slot)
-        atomic_store_explicit(&r->slot->reason, LAPSE_REASON_USER,
-                              memory_order_relaxed);
     if (release_in_hull(first, last))
         release_publish(r, (uintptr_t)addr, (uintptr_t)addr + len,
                         LAPSE_REASON_USER);

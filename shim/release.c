@@ -192,36 +192,47 @@ static void publish_inline(struct release *r, struct subscriber *s,
                              memory_order_relaxed);
 }
 
+bool release_record(struct subscriber *s, const struct record *what)
+{
+    uint32_t generation = subscriber_generation(s);
+    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
+    struct record *rec = pool_take(&s->pool);
+
+    if (!rec) {
+        /* seq_cst B1: before OVERFLOW */
+        atomic_fetch_or_explicit(&lapse_in_flight.slot[what->slot].blind, bit,
+                                 memory_order_seq_cst);
+        release_overflow(bit);
+        return false;
+    }
+    rec->start = what->start;
+    rec->end = what->end;
+    rec->reason = what->reason;
+    rec->seq = what->seq;
+    rec->slot = what->slot;
+    rec->turn = what->turn;
+    rec->told = 0;
+    if (!queue_push(&s->queue, generation, &s->pool, rec)) {
+        pool_give(&s->pool, rec); /* unsubscribed meanwhile */
+        return false;
+    }
+    wake_consumer(s);
+    return true;
+}
+
 static void publish_one(struct release *r, struct subscriber *s,
                         uintptr_t start, uintptr_t end, unsigned reason,
                         uint64_t seq)
 {
-    uint32_t generation = subscriber_generation(s);
-    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
-    struct record *rec;
+    struct record what = {.start = start, .end = end, .reason = reason,
+                          .seq = seq};
 
     if (!r->slot) /* release_unslotted has said OVERFLOW */
         return;
-    rec = pool_take(&s->pool);
-    if (!rec) {
-        /* seq_cst B1: before OVERFLOW */
-        atomic_fetch_or_explicit(&r->slot->blind, bit, memory_order_seq_cst);
-        overflow_one(s);
-        return;
-    }
-    rec->start = start;
-    rec->end = end;
-    rec->reason = reason;
-    rec->seq = seq;
-    rec->slot = (uint32_t)(r->slot - lapse_in_flight.slot);
-    rec->turn = atomic_load_explicit(&r->slot->turn, memory_order_relaxed);
-    rec->told = 0;
-    if (!queue_push(&s->queue, generation, &s->pool, rec)) {
-        pool_give(&s->pool, rec); /* unsubscribed meanwhile */
-        return;
-    }
-    tally_add(&release_tally(r)->published, 1);
-    wake_consumer(s);
+    what.slot = (uint32_t)(r->slot - lapse_in_flight.slot);
+    what.turn = atomic_load_explicit(&r->slot->turn, memory_order_relaxed);
+    if (release_record(s, &what))
+        tally_add(&release_tally(r)->published, 1);
 }
 
 /*

@@ -40,6 +40,14 @@ bool release_wanted_by(struct subscriber *s, uintptr_t start, uintptr_t end,
 /* Does anybody, for whatever reason? */
 bool release_wanted(uintptr_t start, uintptr_t end);
 
+struct record;
+/*
+ * Queue a record of a release in that slot and turn for a subscriber; its
+ * `next` and `told` do not matter. With no record left the slot is marked, and
+ * OVERFLOW told. False: so it was, or the generation is over.
+ */
+bool release_record(struct subscriber *s, const struct record *what);
+
 /* Tell these subscribers (a bit each) that everything may have lapsed. */
 void release_overflow(uint64_t subscribers);
 
@@ -139,6 +147,15 @@ static inline void release_claim(struct release *r, uint64_t range)
         release_unslotted();
 }
 
+/* As above, and says why, for a watch that meets it. */
+static inline void release_announce(struct release *r, uint64_t range,
+                                    unsigned reason)
+{
+    release_claim(r, range);
+    if (__builtin_expect(r->slot != NULL, 1))
+        atomic_store_explicit(&r->slot->reason, reason, memory_order_relaxed);
+}
+
 /* The holder of a slot owns its tally: plain additions. */
 static inline struct report_tally *release_tally(struct release *r)
 {
@@ -177,9 +194,7 @@ static inline bool release_begin(struct release *r, uintptr_t start,
 {
     bool near;
 
-    release_claim(r, range_pack(start, end));
-    if (__builtin_expect(r->slot != NULL, 1))
-        atomic_store_explicit(&r->slot->reason, reason, memory_order_relaxed);
+    release_announce(r, range_pack(start, end), reason);
     near = __builtin_expect(release_in_hull(start, end), 0);
     if (near)
         release_publish(r, start, end, reason);
