@@ -15,7 +15,14 @@
 #define ROUNDS 300
 
 static int file;
+static uint64_t cut_after; /* ns; written before `go` */
 static atomic_int go; /* the other thread is to cut, or has not yet done so */
+
+static void spin(uint64_t ns)
+{
+    for (uint64_t end = now_ns() + ns; now_ns() < end;)
+        ;
+}
 
 static void *cut(void *unused)
 {
@@ -29,6 +36,7 @@ static void *cut(void *unused)
             sched_yield();
             continue;
         }
+        spin(cut_after);
         need(ftruncate(file, 0) == 0, "ftruncate");
         atomic_store(&go, 0);
     }
@@ -77,10 +85,10 @@ static void test(const char *name, unsigned flags, int how)
         need(ftruncate(file, PAGES * PAGE) == 0, "ftruncate");
         need(pwrite(file, &byte, 1, 0) == 1, "pwrite");
         is_told(h, at);
+        /* mremap is slowed down twice itself, so it must begin first */
+        cut_after = how ? (uint64_t)i % 50 * 8000 : 0;
         atomic_store(&go, 1);
-        for (uint64_t end = now_ns() + (uint64_t)i % 50 * 4000;
-             now_ns() < end;)
-            ;
+        spin(how ? 0 : (uint64_t)i % 50 * 4000);
         p = map(at, how);
         need(p == at, "mapped");
         /* It reached the byte of before when it was mapped, or the cut came
