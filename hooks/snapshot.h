@@ -6,8 +6,7 @@
 
 #include "shim/trace_file.h"
 
-/* Room for a stack of at most max bytes is at `to`. Returns the bytes used, a
- * multiple of 8, sizeof(struct trace_stack) included; 0: lost. */
+/* lapse_snapshot of shim/trace_release.h. */
 size_t snapshot_take(struct trace_stack *to, size_t max);
 
 #endif
