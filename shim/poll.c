@@ -12,12 +12,14 @@
 #include "poll.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/eventfd.h>
 
 #include "backstop.h"
 #include "inflight.h"
 #include "release.h"
 #include "trace.h"
+#include "wake.h"
 
 #ifdef LAPSE_TEST_HOOKS
 int poll_test_no_redelivery;
@@ -173,7 +175,7 @@ static void fd_rearm(struct subscriber *s)
     int fd = atomic_load_explicit(&s->fd, memory_order_relaxed);
     uint64_t drop = 1;
 
-    if (fd < 0)
+    if (!fd_is_ours(fd))
         return;
     sys(SYS_read, fd, &drop, sizeof(drop));
     /* seq_cst W3: armed, then looked once more; see wake.c */
@@ -206,6 +208,19 @@ int lapse_poll(lapse_handle h, struct lapse_event *events, size_t n)
     return (int)count;
 }
 
+/* -errno */
+static int fd_new(void)
+{
+    long fd = sys(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    long err = fd < 0 ? fd : sys(SYS_fcntl, fd, F_SETSIG, FD_MARK);
+
+    if (fd >= 0 && err) {
+        sys(SYS_close, fd);
+        return (int)err;
+    }
+    return (int)fd;
+}
+
 int lapse_fd(lapse_handle h)
 {
     struct subscriber *s;
@@ -217,8 +232,8 @@ int lapse_fd(lapse_handle h)
     if (atomic_load_explicit(&s->delivery, memory_order_relaxed) !=
         LAPSE_POLL) {
         fd = -EINVAL;
-    } else if (fd < 0) {
-        fd = (int)sys(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    } else if (!fd_is_ours(fd)) {
+        fd = fd_new();
         if (fd >= 0) {
             atomic_store_explicit(&s->fd, fd, memory_order_release);
             fd_rearm(s);
@@ -232,7 +247,8 @@ void poll_fork_child(struct subscriber *s)
 {
     int fd = atomic_exchange_explicit(&s->fd, -1, memory_order_relaxed);
 
-    if (fd >= 0) /* the counter is shared with the parent: not ours any more */
+    /* The counter is shared with the parent: it goes on with it alone. */
+    if (fd_is_ours(fd))
         sys(SYS_close, fd);
     atomic_store_explicit(&s->fd_armed, 0, memory_order_relaxed);
     poll_take(s);

@@ -225,7 +225,7 @@ static void retire(struct subscriber *s)
     if (lapse_backstop && high)
         lapse_backstop->unwatch(low, high);
     s->state = SUBSCRIBER_LEAVING;
-    if (fd >= 0)
+    if (fd_is_ours(fd))
         sys(SYS_close, fd);
 }
 

@@ -24,10 +24,12 @@ void wake_consumer(struct subscriber *s)
         wake_drainer();
         return;
     }
-    if (!atomic_load_explicit(&s->fd_armed, memory_order_seq_cst) ||
-        !atomic_exchange_explicit(&s->fd_armed, 0, memory_order_seq_cst))
+    if (!atomic_load_explicit(&s->fd_armed, memory_order_seq_cst))
         return;
     fd = atomic_load_explicit(&s->fd, memory_order_acquire);
-    if (fd >= 0)
+    /* Still armed if not: a child of vfork() has descriptors of its own, and
+     * the parent, whose memory this is, is woken by its next release. */
+    if (fd_is_ours(fd) &&
+        atomic_exchange_explicit(&s->fd_armed, 0, memory_order_seq_cst))
         sys(SYS_write, fd, &one, sizeof(one));
 }

@@ -7,43 +7,11 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath "${BUILD:-build}")
 lapse=$build/lapse
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-failed=0
-unset LAPSE_REPORT LD_PRELOAD
+. tests/helpers.sh
 
-good() { echo "ok: $1"; }
-bad() { echo "FAILED: $1"; failed=1; }
-skip() { echo "skip: $1: $2"; }
-# is NAME WANTED GOT
-is() {
-    if [ "$2" = "$3" ]; then good "$1"; else
-        bad "$1"; printf '  wanted: %s\n  got:    %s\n' "$2" "$3"
-    fi
-}
-# says NAME WORDS: the words are on stderr of the last status
-says() {
-    if grep -qF -- "$2" "$tmp/err"; then good "$1"; else
-        bad "$1"; echo "  wanted: $2"; sed 's/^/  got:    /' "$tmp/err"
-    fi
-}
 # status COMMAND...: runs it, prints its status; $tmp/out and $tmp/err
 status() { timeout 120 "$@" >"$tmp/out" 2>"$tmp/err" </dev/null; echo $?; }
 audit() { "$lapse" audit "$@"; }
-# How a command ended, as its parent sees it: "exit N" or "signal N core C".
-ended() {
-    perl -e 'system { $ARGV[0] } @ARGV; print $? & 127
-        ? "signal " . ($? & 127) . " core " . ($? >> 7 & 1)
-        : "exit " . ($? >> 8)' "$@" 2>"$tmp/err"
-}
-until_true() {
-    local n=0
-    until "$@" 2>/dev/null; do
-        n=$((n + 1)); [ $n -lt 200 ] || return 1
-        sleep 0.05
-    done
-}
 # The places of a JSON report, "COUNT CALL MODULE+OFFSET SYMBOL", sorted.
 places() {
     sed -n 's/.*"module": "\{0,1\}\([^",]*\)"\{0,1\}, "offset": "\([^"]*\)", '`

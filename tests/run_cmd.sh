@@ -6,50 +6,17 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath "${BUILD:-build}")
 lapse=$build/lapse
-tmp=$(mktemp -d) || exit 1
-trap 'chmod -R u+w "$tmp"; rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
+. tests/helpers.sh
 mkdir "$tmp/tmp"
 export TMPDIR=$tmp/tmp
-failed=0
-unset LAPSE_REPORT LD_PRELOAD
 # Where lapse itself has something preloaded; a sanitizer in it would object.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 
-good() { echo "ok: $1"; }
-bad() { echo "FAILED: $1"; failed=1; }
-skip() { echo "skip: $1: $2"; }
-# is NAME WANTED GOT
-is() {
-    if [ "$2" = "$3" ]; then good "$1"; else
-        bad "$1"; printf '  wanted: %s\n  got:    %s\n' "$2" "$3"
-    fi
-}
-# says NAME WORDS: the words are on stderr of the last quiet or status
-says() {
-    if grep -qF -- "$2" "$tmp/err"; then good "$1"; else
-        bad "$1"; echo "  wanted: $2"; sed 's/^/  got:    /' "$tmp/err"
-    fi
-}
 # status COMMAND...: runs it, prints its status; $tmp/out and $tmp/err
 status() { "$@" >"$tmp/out" 2>"$tmp/err" </dev/null; echo $?; }
-# How a command ended, as its parent sees it: "exit N" or "signal N core C".
-ended() {
-    perl -e 'system { $ARGV[0] } @ARGV; print $? & 127
-        ? "signal " . ($? & 127) . " core " . ($? >> 7 & 1)
-        : "exit " . ($? >> 8)' "$@" 2>"$tmp/err"
-}
 run() { "$lapse" run --output "$tmp/report" -- "$@"; }
 # The words of a file on one line.
 words() { tr -s '\n' ' ' <"$1" | sed 's/ $//'; }
-# until_true COMMAND...: waits up to 10 s for it to succeed
-until_true() {
-    local n=0
-    until "$@" 2>/dev/null; do
-        n=$((n + 1)); [ $n -lt 200 ] || return 1
-        sleep 0.05
-    done
-}
 
 # What is freed is a row of its own, and no part of the total.
 frees() {

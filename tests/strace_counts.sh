@@ -8,14 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build}
 lapse=$build/lapse
 victim=$build/tests/victims/releases
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-failed=0
-
-good() { echo "ok: $1"; }
-bad() { echo "FAILED: $1"; failed=1; }
-skip() { echo "skip: $1: $2"; }
+. tests/helpers.sh
 
 paths='munmap mmap mremap brk madvise shmdt shmat process_madvise
 remap_file_pages fallocate ftruncate truncate open'

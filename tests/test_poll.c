@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/poll.h> /* <poll.h> would be shim/poll.h */
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/unit.h"
 
@@ -199,6 +202,82 @@ Test(poll, fd_is_closed_by_unsubscribe)
     lapse_unsubscribe(h);
     cr_assert_eq(poll(&p, 1, 0), 1);
     cr_assert_eq(p.revents, POLLNVAL);
+}
+
+/* As a daemon does; then its own file, three bytes in, is where ours was. */
+static FILE *take_place(int fd)
+{
+    FILE *own = tmpfile();
+
+    cr_assert(own && fputs("abcdefgh", own) > 0 && !fflush(own));
+    cr_assert_eq(close(fd), 0);
+    cr_assert_eq(dup2(fileno(own), fd), fd);
+    cr_assert_eq(lseek(fd, 3, SEEK_SET), 3);
+    return own;
+}
+
+static void is_untouched(FILE *own, int fd, const char *when)
+{
+    char text[64] = "";
+
+    cr_expect_eq(lseek(fd, 0, SEEK_CUR), 3, "moved: %s", when);
+    cr_expect_eq(pread(fileno(own), text, sizeof(text), 0), 8, "%s", when);
+    cr_expect_str_eq(text, "abcdefgh", "%s", when);
+}
+
+Test(poll, a_file_in_the_place_of_the_fd_is_the_programs)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL);
+    struct lapse_event e;
+    int fd = lapse_fd(h), again;
+    FILE *own = take_place(fd);
+
+    publish(0);
+    is_untouched(own, fd, "a release");
+    cr_assert_eq(lapse_poll(h, &e, 1), 1);
+    cr_assert_eq(lapse_poll(h, &e, 1), 0);
+    is_untouched(own, fd, "poll");
+    publish(0);
+    again = lapse_fd(h);
+    cr_assert(again >= 0 && again != fd, "a new one");
+    cr_assert(readable(again), "which is readable at once");
+    cr_assert_eq(lapse_fd(h), again);
+    is_untouched(own, fd, "a new one");
+    own = take_place(again);
+    lapse_unsubscribe(h);
+    is_untouched(own, again, "unsubscribe");
+}
+
+Test(poll, a_child_of_fork_leaves_a_file_in_the_place_of_the_fd)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    int fd = lapse_fd(h), status;
+    FILE *own = take_place(fd);
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(lseek(fd, 0, SEEK_CUR) != 3);
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0);
+    is_untouched(own, fd, "fork");
+}
+
+/* It shares our memory and not our descriptors. */
+Test(poll, a_child_of_vfork_does_not_use_up_the_wakeup)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL);
+    int fd = lapse_fd(h), status;
+    pid_t pid = vfork();
+
+    if (pid == 0) {
+        close(fd);
+        _exit(lapse_publish(unit_at(0), UNIT_PAGE) != 0);
+    }
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0);
+    cr_assert(lapse_pending(h));
+    publish(1);
+    cr_assert(readable(fd));
 }
 
 Test(poll, overflows_into_one_event)
