@@ -80,7 +80,6 @@ int lapse_rcache_create(const struct lapse_rcache_ops *ops,
     /* relaxed: only has to be another one each time */
     c->id = 1 + atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed);
     c->mine = mine_offset(c->id);
-    c->epoch = EPOCH_STEP;
     pthread_mutex_init(&c->lock, NULL);
     err = set_up(c);
     if (err)
@@ -123,8 +122,7 @@ int lapse_rcache_progress(lapse_rcache *c)
     cache_lock(c);
     err = hear_releases(c, &dead);
     evict_to_limits(c, 0, 0, &dead);
-    c->epoch += EPOCH_STEP;
-    tallies_sync(&c->tallies, c->epoch);
+    tallies_sync(&c->tallies, tallies_now(&c->tallies));
     cache_unlock(c);
     gc_finish(c, &dead);
     return err;

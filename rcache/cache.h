@@ -49,7 +49,6 @@ struct lapse_rcache {
     struct lapse_region *free;   /* after `freed` */
     uint32_t indices;            /* given out */
     uint64_t bytes;              /* of live ones */
-    uint64_t epoch;              /* EPOCH_STEP more at each miss and tick */
     uint64_t misses, invalidated, evicted, merged, retried, failed;
     int over; /* what lapse_poll said when the subscription was over */
 

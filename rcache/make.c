@@ -249,6 +249,7 @@ static int insert(struct lookup *l, struct lapse_region *r,
                   struct dead_list *dead)
 {
     struct lapse_rcache *c = l->c;
+    uint64_t now;
     bool waited;
     int err;
 
@@ -257,10 +258,10 @@ static int insert(struct lookup *l, struct lapse_region *r,
     err = index_insert(&c->index, r);
     if (err)
         return err;
-    c->epoch += EPOCH_STEP;
-    tally_sync(l->tally, c->epoch);
+    now = tallies_now(&c->tallies);
+    tally_sync(l->tally, now);
     waited = unlink_maker(c, r);
-    lru_add(&c->lru, r, c->epoch);
+    lru_add(&c->lru, r, now);
     c->bytes += region_end(r) - region_start(r);
     tally_add(&c->tallies, l->tally, r->index, 1);
     enter(r, REGION_LIVE, waited);

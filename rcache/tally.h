@@ -37,10 +37,9 @@ struct tally_mark {
 
 _Static_assert(sizeof(struct tally_mark) == 16, "index_mark() knows this");
 
-/* A thread's clock: how many hits it had, below the epoch, which counts misses
- * and ticks. */
-#define EPOCH_STEP ((uint64_t)1 << 40)
-
+/* A thread's clock: one more at each hit. At each miss the clock of its thread,
+ * at each tick every clock that lags, is set to the latest of all; so what a
+ * thread got since is later than what others got before. */
 /* Of one thread. Never freed before the cache; a thread that ended leaves its
  * counts behind, and the next new one takes them over. */
 struct tally {
@@ -48,7 +47,8 @@ struct tally {
     _Atomic pid_t owner;
     /* Written by every hit: not at a place of its page at which the cache (or
      * another tally) has what every hit reads. */
-    _Atomic uint64_t clock __attribute__((aligned(2048)));
+    _Atomic uint64_t hits __attribute__((aligned(2048)));
+    _Atomic uint64_t ahead; /* the clock is so much more; with the lock */
     struct tally_mark mark[REGIONS_MAX] __attribute__((aligned(2048)));
 };
 
@@ -76,7 +76,10 @@ void tally_barrier(const struct tallies *all);
 uint32_t tally_sum(const struct tallies *all, uint32_t index);
 /* When any thread got it last; 0: none did. */
 uint64_t tally_used(const struct tallies *all, uint32_t index);
-void tallies_sync(const struct tallies *all, uint64_t epoch);
+/* With the lock: later than every clock; and let one, or none, lag behind. */
+uint64_t tallies_now(const struct tallies *all);
+void tally_sync(struct tally *t, uint64_t now);
+void tallies_sync(const struct tallies *all, uint64_t now);
 uint64_t tally_hits(const struct tallies *all);
 
 /* See index_mark(). */
@@ -127,21 +130,11 @@ static inline void tally_add(const struct tallies *all, struct tally *t,
 /* Got; for the lru. relaxed: this thread's own; an order for eviction. */
 static inline void tally_hit(struct tally *t, struct tally_mark *m)
 {
-    uint64_t clock = atomic_load_explicit(&t->clock, memory_order_relaxed) + 1;
+    uint64_t hits = atomic_load_explicit(&t->hits, memory_order_relaxed) + 1;
 
-    atomic_store_explicit(&t->clock, clock, memory_order_relaxed);
-    atomic_store_explicit(&m->used, clock, memory_order_relaxed);
-}
-
-/* Let a thread's clock not lag behind. Another thread may do it, too: a hit
- * at the same moment undoes it, until the next time. */
-static inline void tally_sync(struct tally *t, uint64_t epoch)
-{
-    uint64_t clock = atomic_load_explicit(&t->clock, memory_order_relaxed);
-
-    if (clock < epoch)
-        atomic_store_explicit(&t->clock, epoch | (clock & (EPOCH_STEP - 1)),
-                              memory_order_relaxed);
+    atomic_store_explicit(&t->hits, hits, memory_order_relaxed);
+    hits += atomic_load_explicit(&t->ahead, memory_order_relaxed);
+    atomic_store_explicit(&m->used, hits, memory_order_relaxed);
 }
 
 /* Who invalidated a region holds it until it has looked at it once more, so
