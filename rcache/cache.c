@@ -48,6 +48,8 @@ static int set_up(struct lapse_rcache *c)
     if (!err)
         err = tallies_init(&c->tallies);
     c->quick = c->tallies.locked ? NO_QUICK : c->id;
+    c->regions = c->index.base;
+    c->per_mark = c->index.per_mark;
     c->marks = c->index.shift - INDEX_MARK;
     if (!err)
         err = lru_init(&c->lru);

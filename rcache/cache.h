@@ -32,6 +32,8 @@ struct lapse_rcache {
                                not acted on yet; always without membarrier */
     uintptr_t mine;   /* offset of a thread's entry for us (get.c) from its
                          thread pointer */
+    char *regions;    /* index.base and .per_mark, on this line */
+    size_t per_mark;
     unsigned marks;   /* shift: from a region's offset to its mark's */
     _Atomic uint32_t going; /* regions that are DEAD or GOING */
     _Atomic bool draining; /* as for `quick`, for those that are not */

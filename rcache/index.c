@@ -247,13 +247,13 @@ static bool list_add(struct index *x, index_list *list, uint64_t word)
         other = new_link(x, old, 0);
         if (!other)
             return false;
-        old = (uintptr_t)other | WORD_LINK;
+        old = index_word_of(other);
         set(list, old);
     }
     link = new_link(x, word, old);
     if (!link)
         return false; /* a list of one link is a list too */
-    set(list, (uintptr_t)link | WORD_LINK);
+    set(list, index_word_of(link));
     return true;
 }
 

@@ -40,6 +40,7 @@ _Static_assert(sizeof(struct tally_mark) == 16, "index_mark() knows this");
 /* A thread's clock: one more at each hit. At each miss the clock of its thread,
  * at each tick every clock that lags, is set to the latest of all; so what a
  * thread got since is later than what others got before. */
+
 /* Of one thread. Never freed before the cache; a thread that ended leaves its
  * counts behind, and the next new one takes them over. */
 struct tally {

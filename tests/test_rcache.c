@@ -114,6 +114,26 @@ Test(rcache, finds_what_covers_with_the_rights)
     destroy(c);
 }
 
+/* What the index keeps of an address is short of these bits. */
+Test(rcache, the_same_address_with_other_top_bits_is_refused)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *r;
+
+    touch(c, unit_at(1), PAGES(2));
+    for (int several = 0; several < 2; several++) {
+        for (int bit = 47; bit < 64; bit++) {
+            uintptr_t at = (uintptr_t)unit_at(1) ^ (uintptr_t)1 << bit;
+
+            cr_expect_eq(lapse_rcache_get(c, (void *)at, 1, 1, &r), -EINVAL,
+                         "bit %d", bit);
+        }
+        touch(c, unit_at(1), PAGES(3)); /* now it is a list */
+    }
+    cr_expect_eq(books.asked, 2);
+    destroy(c);
+}
+
 Test(rcache, bytes_are_rounded_to_pages)
 {
     lapse_rcache *c = books_cache(&books, NO_TICK);
