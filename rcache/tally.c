@@ -105,8 +105,10 @@ struct tally *tally_claim(struct tallies *all, pid_t pid)
 
 void tally_barrier(const struct tallies *all)
 {
-    if (!all->locked)
-        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    if (all->locked)
+        return;
+    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    rcache_test_barrier();
 }
 
 uint32_t tally_sum(const struct tallies *all, uint32_t index)
