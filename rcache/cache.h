@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cache, and what its files share: get.c (lookup, put), make.c (a miss),
- * hear.c (hearing of releases, invalidating), gc.c (deregistering), evict.c,
- * tick.c (the thread), cache.c (the rest of the API). index, lru, tally, pieces
- * know nothing of these.
+ * registrar.c (asking it), hear.c (hearing of releases, invalidating), gc.c
+ * (what is to be deregistered), evict.c, tick.c (the thread), cache.c (the rest
+ * of the API). index, lru, tally, pieces know nothing of these.
  *
  * One lock, held for no other code but lapse_poll(): no registrar, no malloc.
  * fork: a registration does not carry over, so in a child the cache is a
@@ -104,6 +104,18 @@ void region_put(struct lapse_rcache *c, struct tally *t,
 /* make.c: the miss; as lapse_rcache_get. */
 int make_region(struct lookup *l, struct lapse_region **out);
 
+/* registrar.c; without the lock. 0 or -errno. */
+int registrar_ask(struct lapse_rcache *c, struct lapse_region *r);
+void registrar_undo(struct lapse_rcache *c, struct lapse_region *r);
+/* Would it be of use to deregister others? */
+bool registrar_wants_room(int err);
+/* Waits a little. False, at once: it did for 100 ms in all. Begins with 0. */
+struct patience {
+    uint64_t until;
+    unsigned tries;
+};
+bool patience_left(struct patience *p);
+
 /* hear.c; with the lock held. */
 void hear_kill(struct lapse_rcache *c, struct lapse_region *r,
                 struct dead_list *dead);
@@ -122,7 +134,6 @@ void gc_finish(struct lapse_rcache *c, struct dead_list *dead);
 void gc_last_put(struct lapse_rcache *c, struct tally *t,
                  struct lapse_region *r);
 void gc_collect(struct lapse_rcache *c);
-void gc_deregister(struct lapse_rcache *c, struct lapse_region *r);
 /* With the lock. NULL: there are REGIONS_MAX. */
 struct lapse_region *gc_new_region(struct lapse_rcache *c);
 

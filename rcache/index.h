@@ -36,6 +36,8 @@
 #define INDEX_PAGE 12
 #define INDEX_BITS 9
 #define INDEX_WAYS (1u << INDEX_BITS)
+#define GIB_PAGES ((uint64_t)1 << 2 * INDEX_BITS)
+#define LEAF_PAGES ((uint64_t)INDEX_WAYS)
 #define INDEX_TOP_BITS 17 /* of 47 bits of user space */
 #define INDEX_TOP (1u << INDEX_TOP_BITS)
 #define INDEX_STEPS 64 /* of a list, that a lookup without a lock follows */
@@ -117,6 +119,19 @@ static inline uint32_t index_of(const struct index *x,
     return (uint32_t)((size_t)((const char *)r - x->base) >> x->shift);
 }
 
+/* With the lock. */
+static inline struct index_node *index_node_of(struct index *x, unsigned i)
+{
+    return atomic_load_explicit(&x->top->entry[i].below,
+                                memory_order_relaxed);
+}
+
+static inline struct index_leaf *index_leaf_of(struct index_node *n,
+                                               unsigned j)
+{
+    return atomic_load_explicit(&n->entry[j].below, memory_order_relaxed);
+}
+
 /* Room for REGIONS_MAX regions with so much memory for the registrar. */
 int index_init(struct index *x, size_t region_bytes);
 void index_free(struct index *x);
@@ -125,8 +140,8 @@ void index_free(struct index *x);
 int index_insert(struct index *x, struct lapse_region *r);
 void index_remove(struct index *x, struct lapse_region *r);
 
-/* Every list that is not empty and that a region in [page, last] can be in.
- * The index may be changed between two steps. NULL: no more. */
+/* cursor.c. Every list that is not empty and that a region in [page, last] can
+ * be in. The index may be changed between two steps. NULL: no more. */
 struct index_cursor {
     uint64_t page;
     int level; /* 0 */

@@ -9,16 +9,11 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #define PAGE ((uintptr_t)1 << INDEX_PAGE)
 #define USER_END ((uintptr_t)1 << (INDEX_PAGE + 2 * INDEX_BITS + \
                                    INDEX_TOP_BITS))
-/* How long a registration that meets a release is tried again. */
-#define RETRY_NS 100000000
-#define EVICT_MOST 1024
 
 struct range {
     uintptr_t start, end;
@@ -31,14 +26,6 @@ static void futex(_Atomic uint64_t *word, int op, uint32_t value)
 
     syscall(SYS_futex, word, op, value, NULL, NULL, 0);
     errno = err;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static struct range rounded(struct lookup *l, uintptr_t align)
@@ -147,81 +134,6 @@ static void give_up(struct lapse_rcache *c, struct lapse_region *r)
     cache_unlock(c);
 }
 
-static bool may_evict(int err)
-{
-    return err == -ENOMEM || err == -EAGAIN;
-}
-
-static void drop_overlapping(struct lapse_rcache *c, struct lapse_region *r)
-{
-    struct dead_list dead = {NULL};
-
-    cache_lock(c);
-    c->evicted += hear_overlapping(c, region_start(r), region_end(r), &dead);
-    cache_unlock(c);
-    gc_finish(c, &dead);
-}
-
-static void pause_a_bit(unsigned tries)
-{
-    static const struct timespec ts = {.tv_nsec = 50000};
-    int err = errno;
-
-    if (tries < 8)
-        sched_yield();
-    else
-        nanosleep(&ts, NULL);
-    errno = err;
-}
-
-static int ask_once(struct lapse_rcache *c, struct lapse_region *r)
-{
-    size_t len = region_end(r) - region_start(r);
-    int err = c->ops.register_region(
-        (void *)region_start(r), len,
-        atomic_load_explicit(&r->access, memory_order_relaxed),
-        lapse_region_memory(r), c->ops.arg);
-
-    if (err)
-        return err < 0 ? err : -err;
-    atomic_fetch_add_explicit(&c->registered, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->registered_bytes, len,
-                              memory_order_relaxed);
-    return 0;
-}
-
-/* Room is made where that can help, and waited for where another thread is
- * about to make it: it may be deregistering just what is in the way. */
-static int ask_registrar(struct lapse_rcache *c, struct lapse_region *r)
-{
-    uint64_t until = 0;
-    bool dropped = false;
-    unsigned n = 1;
-
-    for (unsigned tries = 0;; tries++) {
-        uint32_t leaving =
-            atomic_load_explicit(&c->leaving, memory_order_relaxed);
-        int err = ask_once(c, r);
-
-        if (!err || (!may_evict(err) && err != -EEXIST))
-            return err;
-        if (err == -EEXIST && !dropped) {
-            drop_overlapping(c, r);
-            dropped = true;
-            continue;
-        }
-        if (may_evict(err) && evict_some(c, n)) {
-            n = n < EVICT_MOST ? 2 * n : n;
-            continue;
-        }
-        if (!until)
-            until = now_ns() + RETRY_NS;
-        if (!leaving || now_ns() > until)
-            return err;
-        pause_a_bit(tries);
-    }
-}
-
 /* What the new one covers is of no use any more. */
 static void swallow(struct lapse_rcache *c, struct lapse_region *r,
                     struct dead_list *dead)
@@ -274,10 +186,10 @@ static int register_settled(struct lookup *l, struct lapse_region *r)
 {
     struct lapse_rcache *c = l->c;
     struct dead_list dead = {NULL};
-    uint64_t began = 0;
+    struct patience p = {0};
 
-    for (unsigned tries = 0;; tries++) {
-        int err = ask_registrar(c, r), told;
+    for (;;) {
+        int err = registrar_ask(c, r), told;
         bool lapsed;
 
         if (err)
@@ -293,14 +205,11 @@ static int register_settled(struct lookup *l, struct lapse_region *r)
         gc_finish(c, &dead);
         if (!lapsed && !told && !err)
             return 0;
-        gc_deregister(c, r);
+        registrar_undo(c, r);
         if (told || err)
             return told ? told : err;
-        if (!began)
-            began = now_ns();
-        else if (now_ns() - began > RETRY_NS)
+        if (!patience_left(&p))
             return -EAGAIN;
-        pause_a_bit(tries);
     }
 }
 
@@ -326,7 +235,7 @@ static int make(struct lookup *l, struct lapse_region *r)
     struct range least = rounded(l, PAGE);
     int err = watch_and_register(l, r);
 
-    if (err && !may_evict(err) && region_end(r) - region_start(r) >
+    if (err && !registrar_wants_room(err) && region_end(r) - region_start(r) >
                                       least.end - least.start) {
         /* More than was asked for is not all there, or not all ours. */
         cache_lock(c);
