@@ -208,39 +208,28 @@ static void settle(struct index *x, struct place *p)
     mark(x->top->used, p->i, get(&top->here) || index_node_of(x, p->i));
 }
 
-static struct index_link *new_link(struct index *x, uint64_t region,
-                                   uint64_t next)
+/* For one more in this list. */
+static size_t links_for(index_list *list)
 {
-    struct index_link *link = pieces_take(&x->links);
-
-    if (link) {
-        set(&link->region, region);
-        set(&link->next, next);
-    }
-    return link;
+    return !get(list) ? 0 : get(list) & WORD_LINK ? 1 : 2;
 }
 
-static bool list_add(struct index *x, index_list *list, uint64_t word)
+static uint64_t new_link(struct index *x, uint64_t region, uint64_t next)
+{
+    struct index_link *link = pieces_take(&x->links); /* was reserved */
+
+    set(&link->region, region);
+    set(&link->next, next);
+    return index_word_of(link);
+}
+
+static void list_add(struct index *x, index_list *list, uint64_t word)
 {
     uint64_t old = get(list);
-    struct index_link *link, *other;
 
-    if (!old) {
-        set(list, word);
-        return true;
-    }
-    if (!(old & WORD_LINK)) { /* a lone region becomes the last link */
-        other = new_link(x, old, 0);
-        if (!other)
-            return false;
-        old = index_word_of(other);
-        set(list, old);
-    }
-    link = new_link(x, word, old);
-    if (!link)
-        return false; /* a list of one link is a list too */
-    set(list, index_word_of(link));
-    return true;
+    if (old && !(old & WORD_LINK)) /* a lone region becomes the last link */
+        old = new_link(x, old, 0);
+    set(list, old ? new_link(x, word, old) : word);
 }
 
 static bool names(const struct index *x, uint64_t word,
@@ -304,40 +293,47 @@ static uint64_t end_page(struct lapse_region *r)
     return region_end(r) >> INDEX_PAGE;
 }
 
-static void remove_until(struct index *x, struct lapse_region *r,
-                         uint64_t end)
+/* Nodes and links for all of it; on failure those until `end` may be empty. */
+static bool make_room(struct index *x, struct lapse_region *r, uint64_t *end)
 {
+    size_t links = 0;
     struct place p;
 
-    for (uint64_t page = first_page(r); page < end; page += p.pages) {
-        if (!find_place(x, page, end_page(r) - page, false, &p))
-            continue;
-        list_remove(x, p.here, r);
-        list_tidy(x, p.here);
-        settle(x, &p);
+    for (*end = first_page(r); *end < end_page(r); *end += p.pages) {
+        if (!find_place(x, *end, end_page(r) - *end, true, &p)) {
+            if (p.node)
+                settle(x, &p);
+            return false;
+        }
+        links += links_for(p.here);
     }
+    return pieces_reserve(&x->links, links);
 }
 
 int index_insert(struct index *x, struct lapse_region *r)
 {
-    uint64_t page = first_page(r), end = end_page(r);
+    uint64_t page, end;
     struct place p;
+    bool room = make_room(x, r, &end);
 
-    for (; page < end; page += p.pages) {
-        bool placed = find_place(x, page, end - page, true, &p);
-
-        if (!placed || !list_add(x, p.here, word_of(x, r, page))) {
-            if (p.node)
-                settle(x, &p);
-            remove_until(x, r, page);
-            return -ENOMEM;
-        }
+    /* Lookups find it from its first word on: so nothing fails after that. */
+    for (page = first_page(r); page < end; page += p.pages) {
+        find_place(x, page, end_page(r) - page, false, &p);
+        if (room)
+            list_add(x, p.here, word_of(x, r, page));
         settle(x, &p);
     }
-    return 0;
+    return room ? 0 : -ENOMEM;
 }
 
 void index_remove(struct index *x, struct lapse_region *r)
 {
-    remove_until(x, r, end_page(r));
+    struct place p;
+
+    for (uint64_t page = first_page(r); page < end_page(r); page += p.pages) {
+        find_place(x, page, end_page(r) - page, false, &p);
+        list_remove(x, p.here, r);
+        list_tidy(x, p.here);
+        settle(x, &p);
+    }
 }
