@@ -52,11 +52,13 @@ static void drop_overlapping(struct lapse_rcache *c, struct lapse_region *r)
 static int ask_once(struct lapse_rcache *c, struct lapse_region *r)
 {
     size_t len = region_end(r) - region_start(r);
+    int kept = errno;
     int err = c->ops.register_region(
         (void *)region_start(r), len,
         atomic_load_explicit(&r->access, memory_order_relaxed),
         lapse_region_memory(r), c->ops.arg);
 
+    errno = kept;
     if (err)
         return err < 0 ? err : -err;
     atomic_fetch_add_explicit(&c->registered, 1, memory_order_relaxed);
@@ -97,9 +99,11 @@ int registrar_ask(struct lapse_rcache *c, struct lapse_region *r)
 void registrar_undo(struct lapse_rcache *c, struct lapse_region *r)
 {
     uintptr_t start = region_start(r), end = region_end(r);
+    int kept = errno;
 
     c->ops.deregister_region((void *)start, end - start,
                              lapse_region_memory(r), c->ops.arg);
+    errno = kept;
     /* relaxed: numbers for people */
     atomic_fetch_add_explicit(&c->deregistered, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&c->registered_bytes, end - start,
