@@ -101,6 +101,7 @@ static struct lapse_region *begin(struct lookup *l, struct dead_list *dead)
     atomic_store_explicit(&r->access, l->access, memory_order_release);
     r->maker = (int32_t)syscall(SYS_gettid);
     r->lapsed = r->waited = false;
+    r->awaits = 0;
     r->next = c->makers;
     c->makers = r;
     return r;
@@ -114,7 +115,36 @@ static bool unlink_maker(struct lapse_rcache *c, struct lapse_region *r)
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
+    for (struct lapse_region *m = c->makers; r->waited && m; m = m->next)
+        if (m->awaits == r->index + 1)
+            m->awaits = 0;
     return r->waited;
+}
+
+static struct lapse_region *awaited(struct lapse_rcache *c, uint32_t index)
+{
+    struct lapse_region *r = c->makers;
+
+    while (r && r->index != index)
+        r = r->next;
+    return r;
+}
+
+/* A registrar may get other regions: not if who makes that one waits for us,
+ * or for one who does. With the lock. 1, or -EDEADLK. */
+static int wait_for(struct lapse_rcache *c, struct lapse_region *maker)
+{
+    int32_t self = (int32_t)syscall(SYS_gettid);
+
+    for (struct lapse_region *r = maker; r;
+         r = r->awaits ? awaited(c, r->awaits - 1) : NULL)
+        if (r->maker == self)
+            return -EDEADLK;
+    for (struct lapse_region *r = c->makers; r; r = r->next)
+        if (r->maker == self)
+            r->awaits = maker->index + 1;
+    maker->waited = true;
+    return 1;
 }
 
 /* MAKING is over; with the lock. */
@@ -235,9 +265,10 @@ static int make(struct lookup *l, struct lapse_region *r)
     struct range least = rounded(l, PAGE);
     int err = watch_and_register(l, r);
 
-    if (err && !registrar_wants_room(err) && region_end(r) - region_start(r) >
-                                      least.end - least.start) {
-        /* More than was asked for is not all there, or not all ours. */
+    if (err &&
+        region_end(r) - region_start(r) > least.end - least.start) {
+        /* More than was asked for is not all there, or not all ours, or there
+         * is no room for it, or something else of it is being released. */
         cache_lock(c);
         set_range(r, least);
         cache_unlock(c);
@@ -257,7 +288,8 @@ static struct lapse_region *maker_of(struct lookup *l)
     return r;
 }
 
-/* One try; 1: it waited for another thread to make it, look again. */
+/* One try; 1: it waited for another thread to make it, or made room for one
+ * more region; look again. */
 static int look_or_make(struct lookup *l, struct lapse_region **out)
 {
     struct lapse_rcache *c = l->c;
@@ -272,17 +304,18 @@ static int look_or_make(struct lookup *l, struct lapse_region **out)
         found = index_find(&c->index, l, lookup_taken, INT32_MAX);
     if (!err && !found && (maker = maker_of(l))) {
         state = region_state(maker);
-        maker->waited = true;
-        err = maker->maker == (int32_t)syscall(SYS_gettid) ? -EDEADLK : 1;
+        err = wait_for(c, maker);
     }
     if (!err && !found) {
-        c->misses++;
         fresh = begin(l, &dead);
+        c->misses += fresh != NULL;
         err = fresh ? 0 : -ENOSPC;
     }
     cache_unlock(c);
     gc_finish(c, &dead);
-    if (err == 1)
+    if (err == -ENOSPC && evict_some(c, 1))
+        err = 1;
+    else if (err == 1)
         futex(&maker->state, FUTEX_WAIT_PRIVATE, (uint32_t)state);
     if (!err && fresh) {
         err = make(l, fresh);

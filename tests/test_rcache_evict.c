@@ -89,3 +89,22 @@ Test(rcache_evict, a_cache_that_grew_old_evicts_the_least_recently_used)
     cr_expect_eq(books.asked, 4);
     cr_expect_eq(lapse_rcache_destroy(c), 0);
 }
+
+Test(rcache_evict, as_many_as_there_can_be)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    const int most = 1 << 20;
+    lapse_region *held = got(c, 0, 1, 1);
+
+    for (int i = 1; i < most; i++)
+        if (touch(c, unit_at((size_t)i), 1))
+            break;
+    cr_expect_eq(books.asked, most);
+    lapse_rcache_invalidate(c, unit_at(0), 1); /* it still is one of them */
+    cr_expect_eq(touch(c, unit_at((size_t)most), 1), 0);
+    cr_expect_eq(touch(c, unit_at((size_t)most + 1), 1), 0);
+    cr_expect_eq(stats_of(c).evicted, 2);
+    cr_expect_eq(stats_of(c).misses, most + 2);
+    lapse_rcache_put(c, held);
+    destroy(c);
+}

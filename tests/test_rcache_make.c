@@ -202,3 +202,101 @@ Test(rcache_make, threads_that_miss_at_once_register_once)
     cr_expect_eq(books.asked, 1);
     destroy(c);
 }
+
+static const int no_room[] = {-ENOMEM, -EAGAIN, -EFAULT, -EPERM};
+
+Test(rcache_make, rounds_to_pages_where_there_is_no_room_for_more)
+{
+    for (size_t i = 0; i < sizeof(no_room) / sizeof(*no_room); i++) {
+        lapse_rcache *c = books_cache(
+            &books,
+            (struct lapse_rcache_limits){.align = PAGES(512),
+                                         .idle_ms = LAPSE_RCACHE_NO_TICK});
+
+        books.most = PAGES(1);
+        books.error = no_room[i];
+        cr_expect_eq(touch(c, unit_at(1000), 1), 0, "%d", no_room[i]);
+        cr_expect_eq(stats_of(c).bytes, PAGES(1));
+        cr_expect_eq(touch(c, unit_at(2000), PAGES(2)), no_room[i]);
+        destroy(c);
+    }
+}
+
+Test(rcache_make, a_release_beside_it_does_not_keep_it_from_being_made)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.align = PAGES(512),
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+    struct unit_opener o;
+
+    unit_open(&o, unit_at(1100), UNIT_PAGE);
+    cr_expect_eq(touch(c, unit_at(1101), PAGES(1)), 0);
+    unit_close(&o);
+    cr_expect_eq(stats_of(c).bytes, PAGES(1));
+    destroy(c);
+}
+
+static void set_errno(struct books *b, void *addr, size_t len)
+{
+    (void)b, (void)addr, (void)len;
+    errno = EIO;
+}
+
+static void set_errno_too(void)
+{
+    errno = EBADF;
+}
+
+Test(rcache_make, errno_stays_whatever_the_registrar_does_to_it)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *r;
+
+    books.meanwhile = set_errno;
+    books.before_deregister = set_errno_too;
+    errno = E2BIG;
+    r = got(c, 1, 1, 1);
+    cr_expect_eq(errno, E2BIG);
+    lapse_rcache_invalidate(c, unit_at(1), 1);
+    cr_expect_eq(errno, E2BIG);
+    lapse_rcache_put(c, r);
+    cr_expect_eq(errno, E2BIG);
+    destroy(c);
+}
+
+static pthread_barrier_t both;
+static int inner[2];
+
+/* Each thread wants what the other is registering. */
+static void get_the_other(struct books *b, void *addr, size_t len)
+{
+    size_t mine = addr == unit_at(3), other = mine ? 1 : 3;
+    lapse_region *r;
+
+    (void)len;
+    pthread_barrier_wait(&both);
+    inner[mine] = lapse_rcache_get(b->cache, unit_at(other), 1, 1, &r);
+    if (!inner[mine])
+        lapse_rcache_put(b->cache, r);
+}
+
+static void *touch_3_main(void *unused)
+{
+    (void)unused;
+    cr_expect_eq(touch(books.cache, unit_at(3), 1), 0);
+    return NULL;
+}
+
+Test(rcache_make, registrars_do_not_wait_for_each_other, .timeout = 10)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    pthread_t t;
+
+    pthread_barrier_init(&both, NULL, 2);
+    books.meanwhile = get_the_other;
+    pthread_create(&t, NULL, touch_3_main, NULL);
+    cr_expect_eq(touch(c, unit_at(1), 1), 0);
+    pthread_join(t, NULL);
+    cr_expect_eq(inner[0] + inner[1], -EDEADLK);
+    destroy(c);
+}
