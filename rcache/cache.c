@@ -48,6 +48,8 @@ static int set_up(struct lapse_rcache *c)
     if (!err)
         err = tallies_init(&c->tallies);
     c->quick = c->tallies.locked ? NO_QUICK : c->id;
+    c->regions = c->index.base;
+    c->per_mark = c->index.per_mark;
     c->marks = c->index.shift - INDEX_MARK;
     if (!err)
         err = lru_init(&c->lru);
@@ -80,7 +82,6 @@ int lapse_rcache_create(const struct lapse_rcache_ops *ops,
     /* relaxed: only has to be another one each time */
     c->id = 1 + atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed);
     c->mine = mine_offset(c->id);
-    c->epoch = EPOCH_STEP;
     pthread_mutex_init(&c->lock, NULL);
     err = set_up(c);
     if (err)
@@ -123,8 +124,7 @@ int lapse_rcache_progress(lapse_rcache *c)
     cache_lock(c);
     err = hear_releases(c, &dead);
     evict_to_limits(c, 0, 0, &dead);
-    c->epoch += EPOCH_STEP;
-    tallies_sync(&c->tallies, c->epoch);
+    tallies_sync(&c->tallies, tallies_now(&c->tallies));
     cache_unlock(c);
     gc_finish(c, &dead);
     return err;

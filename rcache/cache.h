@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cache, and what its files share: get.c (lookup, put), make.c (a miss),
- * hear.c (hearing of releases, invalidating), gc.c (deregistering), evict.c,
- * tick.c (the thread), cache.c (the rest of the API). index, lru, tally, pieces
- * know nothing of these.
+ * registrar.c (asking it), hear.c (hearing of releases, invalidating), gc.c
+ * (what is to be deregistered), evict.c, tick.c (the thread), cache.c (the rest
+ * of the API). index, lru, tally, pieces know nothing of these.
  *
  * One lock, held for no other code but lapse_poll(): no registrar, no malloc.
  * fork: a registration does not carry over, so in a child the cache is a
@@ -32,6 +32,8 @@ struct lapse_rcache {
                                not acted on yet; always without membarrier */
     uintptr_t mine;   /* offset of a thread's entry for us (get.c) from its
                          thread pointer */
+    char *regions;    /* index.base and .per_mark, on this line */
+    size_t per_mark;
     unsigned marks;   /* shift: from a region's offset to its mark's */
     _Atomic uint32_t going; /* regions that are DEAD or GOING */
     _Atomic bool draining; /* as for `quick`, for those that are not */
@@ -49,7 +51,6 @@ struct lapse_rcache {
     struct lapse_region *free;   /* after `freed` */
     uint32_t indices;            /* given out */
     uint64_t bytes;              /* of live ones */
-    uint64_t epoch;              /* EPOCH_STEP more at each miss and tick */
     uint64_t misses, invalidated, evicted, merged, retried, failed;
     int over; /* what lapse_poll said when the subscription was over */
 
@@ -104,6 +105,18 @@ void region_put(struct lapse_rcache *c, struct tally *t,
 /* make.c: the miss; as lapse_rcache_get. */
 int make_region(struct lookup *l, struct lapse_region **out);
 
+/* registrar.c; without the lock. 0 or -errno. */
+int registrar_ask(struct lapse_rcache *c, struct lapse_region *r);
+void registrar_undo(struct lapse_rcache *c, struct lapse_region *r);
+/* Would it be of use to deregister others? */
+bool registrar_wants_room(int err);
+/* Waits a little. False, at once: it did for 100 ms in all. Begins with 0. */
+struct patience {
+    uint64_t until;
+    unsigned tries;
+};
+bool patience_left(struct patience *p);
+
 /* hear.c; with the lock held. */
 void hear_kill(struct lapse_rcache *c, struct lapse_region *r,
                 struct dead_list *dead);
@@ -122,7 +135,6 @@ void gc_finish(struct lapse_rcache *c, struct dead_list *dead);
 void gc_last_put(struct lapse_rcache *c, struct tally *t,
                  struct lapse_region *r);
 void gc_collect(struct lapse_rcache *c);
-void gc_deregister(struct lapse_rcache *c, struct lapse_region *r);
 /* With the lock. NULL: there are REGIONS_MAX. */
 struct lapse_region *gc_new_region(struct lapse_rcache *c);
 

@@ -17,9 +17,8 @@ static bool over_limits(const struct lapse_rcache *c, size_t len,
 static bool evict_one(struct lapse_rcache *c, uint32_t looks,
                       struct dead_list *dead)
 {
-    /* later than all that was got until now */
-    uint64_t now = c->epoch + EPOCH_STEP;
-    struct lapse_region *r = lru_oldest(&c->lru, &c->tallies, now, looks);
+    struct lapse_region *r = lru_oldest(&c->lru, &c->tallies,
+                                        tallies_now(&c->tallies), looks);
 
     if (!r)
         return false;

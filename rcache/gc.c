@@ -53,18 +53,6 @@ void gc_last_put(struct lapse_rcache *c, struct tally *t,
     gc_collect(c);
 }
 
-void gc_deregister(struct lapse_rcache *c, struct lapse_region *r)
-{
-    uintptr_t start = region_start(r), end = region_end(r);
-
-    c->ops.deregister_region((void *)start, end - start,
-                             lapse_region_memory(r), c->ops.arg);
-    /* relaxed: numbers for people */
-    atomic_fetch_add_explicit(&c->deregistered, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&c->registered_bytes, end - start,
-                              memory_order_relaxed);
-}
-
 void gc_collect(struct lapse_rcache *c)
 {
     for (struct lapse_region *r; (r = region_take_all(&c->gc));)
@@ -72,7 +60,7 @@ void gc_collect(struct lapse_rcache *c)
             uintptr_t start = region_start(r), end = region_end(r);
 
             next = r->next;
-            gc_deregister(c, r);
+            registrar_undo(c, r);
             if (!(c->limits.flags & LAPSE_RCACHE_BLIND))
                 lapse_unwatch(c->handle, (void *)start, end - start);
             atomic_fetch_sub_explicit(&c->going, 1, memory_order_relaxed);

@@ -31,6 +31,15 @@ static inline struct mine *mine_of(const struct lapse_rcache *c)
     return (struct mine *)((uintptr_t)__builtin_thread_pointer() + c->mine);
 }
 
+/* Of it, in the hit: without asking for the thread pointer. */
+#if defined(__SEG_FS) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+typedef const __seg_fs struct mine *mine_seen;
+#define MINE_SEEN(c) ((mine_seen)(c)->mine)
+#else
+#define MINE_SEEN(c) ((const struct mine *)mine_of(c))
+#endif
+
 /* NULL: no memory, or a forked child. */
 static struct tally *tally_of(struct lapse_rcache *c)
 {
@@ -114,8 +123,7 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
                      unsigned access, lapse_region **out)
 {
     uintptr_t start = (uintptr_t)addr;
-    struct mine *me = mine_of(c);
-    struct tally *t = me->tally;
+    struct tally *t = MINE_SEEN(c)->tally;
     struct tally_mark *m;
     index_list *list;
     uint64_t word;
@@ -125,7 +133,7 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
         __builtin_unreachable();
     /* acquire D2: `quick` after the word of lapse_pending() */
     if (UNLIKELY(lapse_pending(c->handle) || !len ||
-                 me->id !=
+                 MINE_SEEN(c)->id !=
                      atomic_load_explicit(&c->quick, memory_order_acquire)))
         return get_slow(c, start, len, access, out);
     list = index_near(&c->index, start);
@@ -138,10 +146,10 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
     mark = index_mark(word);
     m = tally_mark_at(t, mark);
     tally_add_plain(m, 1);
-    if (UNLIKELY(atomic_load_explicit(list, memory_order_acquire) != word))
+    if (UNLIKELY(!index_still(list, word)))
         return get_lost(c, start, len, access, out, word);
     tally_hit(t, m);
-    *out = index_at_mark(&c->index, mark);
+    *out = (struct lapse_region *)(c->regions + mark * c->per_mark);
     return 0;
 }
 
@@ -170,16 +178,15 @@ static __attribute__((noinline)) void put_dead(lapse_rcache *c,
 
 void lapse_rcache_put(lapse_rcache *c, lapse_region *r)
 {
-    struct mine *me = mine_of(c);
-    size_t mark = (size_t)((char *)r - c->index.base) >> c->marks;
+    size_t mark = (size_t)((char *)r - c->regions) >> c->marks;
 
     /* relaxed: whether this thread has counters; it may be said no wrongly */
-    if (UNLIKELY(me->id !=
+    if (UNLIKELY(MINE_SEEN(c)->id !=
                  atomic_load_explicit(&c->quick, memory_order_relaxed))) {
         put_slow(c, r);
         return;
     }
-    tally_add_plain(tally_mark_at(me->tally, mark), -1u);
+    tally_add_plain(tally_mark_at(MINE_SEEN(c)->tally, mark), -1u);
     rcache_test_pause();
     /* While none is DEAD, this one is not. relaxed: ordered by T2 and T3 */
     if (UNLIKELY(atomic_load_explicit(&c->going, memory_order_relaxed)))

@@ -3,9 +3,6 @@
 
 #include <errno.h>
 
-#define GIB_PAGES ((uint64_t)1 << 2 * INDEX_BITS)
-#define LEAF_PAGES ((uint64_t)INDEX_WAYS)
-
 /* relaxed: written with the lock held, which we hold */
 static uint64_t get(index_list *word)
 {
@@ -107,17 +104,6 @@ struct place {
     struct index_leaf *leaf; /* NULL: an entry of the node */
 };
 
-static struct index_node *node_of(struct index *x, unsigned i)
-{
-    return atomic_load_explicit(&x->top->entry[i].below,
-                                memory_order_relaxed);
-}
-
-static struct index_leaf *leaf_of(struct index_node *n, unsigned j)
-{
-    return atomic_load_explicit(&n->entry[j].below, memory_order_relaxed);
-}
-
 static void mark(uint64_t *used, unsigned i, bool yes)
 {
     if (yes)
@@ -167,7 +153,7 @@ static bool find_place(struct index *x, uint64_t page, uint64_t left,
         p->pages = GIB_PAGES;
         return true;
     }
-    p->node = node_of(x, p->i);
+    p->node = index_node_of(x, p->i);
     p->pages = GIB_PAGES - page % GIB_PAGES;
     if (!p->node && (!make || !make_node(x, p)))
         return false;
@@ -176,7 +162,7 @@ static bool find_place(struct index *x, uint64_t page, uint64_t left,
         p->pages = LEAF_PAGES;
         return true;
     }
-    p->leaf = leaf_of(p->node, p->j);
+    p->leaf = index_leaf_of(p->node, p->j);
     p->pages = LEAF_PAGES - p->k;
     if (!p->leaf && (!make || !make_leaf(x, p)))
         return false;
@@ -213,48 +199,37 @@ static void settle(struct index *x, struct place *p)
     }
     if (p->node) {
         mark(p->node->used, p->j,
-             get(&p->node->entry[p->j].here) || leaf_of(p->node, p->j));
+             get(&p->node->entry[p->j].here) || index_leaf_of(p->node, p->j));
         if (all_zero(p->node->used)) {
             atomic_store_explicit(&top->below, NULL, memory_order_release);
             pieces_give(&x->nodes, p->node);
         }
     }
-    mark(x->top->used, p->i, get(&top->here) || node_of(x, p->i));
+    mark(x->top->used, p->i, get(&top->here) || index_node_of(x, p->i));
 }
 
-static struct index_link *new_link(struct index *x, uint64_t region,
-                                   uint64_t next)
+/* For one more in this list. */
+static size_t links_for(index_list *list)
 {
-    struct index_link *link = pieces_take(&x->links);
-
-    if (link) {
-        set(&link->region, region);
-        set(&link->next, next);
-    }
-    return link;
+    return !get(list) ? 0 : get(list) & WORD_LINK ? 1 : 2;
 }
 
-static bool list_add(struct index *x, index_list *list, uint64_t word)
+static uint64_t new_link(struct index *x, uint64_t region, uint64_t next)
+{
+    struct index_link *link = pieces_take(&x->links); /* was reserved */
+
+    set(&link->region, region);
+    set(&link->next, next);
+    return index_word_of(link);
+}
+
+static void list_add(struct index *x, index_list *list, uint64_t word)
 {
     uint64_t old = get(list);
-    struct index_link *link, *other;
 
-    if (!old) {
-        set(list, word);
-        return true;
-    }
-    if (!(old & WORD_LINK)) { /* a lone region becomes the last link */
-        other = new_link(x, old, 0);
-        if (!other)
-            return false;
-        old = (uintptr_t)other | WORD_LINK;
-        set(list, old);
-    }
-    link = new_link(x, word, old);
-    if (!link)
-        return false; /* a list of one link is a list too */
-    set(list, (uintptr_t)link | WORD_LINK);
-    return true;
+    if (old && !(old & WORD_LINK)) /* a lone region becomes the last link */
+        old = new_link(x, old, 0);
+    set(list, old ? new_link(x, word, old) : word);
 }
 
 static bool names(const struct index *x, uint64_t word,
@@ -318,131 +293,47 @@ static uint64_t end_page(struct lapse_region *r)
     return region_end(r) >> INDEX_PAGE;
 }
 
-static void remove_until(struct index *x, struct lapse_region *r,
-                         uint64_t end)
+/* Nodes and links for all of it; on failure those until `end` may be empty. */
+static bool make_room(struct index *x, struct lapse_region *r, uint64_t *end)
 {
+    size_t links = 0;
     struct place p;
 
-    for (uint64_t page = first_page(r); page < end; page += p.pages) {
-        if (!find_place(x, page, end_page(r) - page, false, &p))
-            continue;
-        list_remove(x, p.here, r);
-        list_tidy(x, p.here);
-        settle(x, &p);
+    for (*end = first_page(r); *end < end_page(r); *end += p.pages) {
+        if (!find_place(x, *end, end_page(r) - *end, true, &p)) {
+            if (p.node)
+                settle(x, &p);
+            return false;
+        }
+        links += links_for(p.here);
     }
+    return pieces_reserve(&x->links, links);
 }
 
 int index_insert(struct index *x, struct lapse_region *r)
 {
-    uint64_t page = first_page(r), end = end_page(r);
+    uint64_t page, end;
     struct place p;
+    bool room = make_room(x, r, &end);
 
-    for (; page < end; page += p.pages) {
-        bool placed = find_place(x, page, end - page, true, &p);
-
-        if (!placed || !list_add(x, p.here, word_of(x, r, page))) {
-            if (p.node)
-                settle(x, &p);
-            remove_until(x, r, page);
-            return -ENOMEM;
-        }
+    /* Lookups find it from its first word on: so nothing fails after that. */
+    for (page = first_page(r); page < end; page += p.pages) {
+        find_place(x, page, end_page(r) - page, false, &p);
+        if (room)
+            list_add(x, p.here, word_of(x, r, page));
         settle(x, &p);
     }
-    return 0;
+    return room ? 0 : -ENOMEM;
 }
 
 void index_remove(struct index *x, struct lapse_region *r)
 {
-    remove_until(x, r, end_page(r));
-}
+    struct place p;
 
-/* The first bit at or after i; `n` when there is none. */
-static unsigned next_used(const uint64_t *used, unsigned i, unsigned n)
-{
-    for (unsigned w = i / 64; w < n / 64; w++) {
-        uint64_t bits = used[w];
-
-        if (w == i / 64)
-            bits &= ~(uint64_t)0 << i % 64;
-        if (bits)
-            return w * 64 + (unsigned)__builtin_ctzll(bits);
+    for (uint64_t page = first_page(r); page < end_page(r); page += p.pages) {
+        find_place(x, page, end_page(r) - page, false, &p);
+        list_remove(x, p.here, r);
+        list_tidy(x, p.here);
+        settle(x, &p);
     }
-    return n;
-}
-
-/* To a page whose larger lists, if it is not the first, were looked at. */
-static void cursor_go(struct index_cursor *c, uint64_t page)
-{
-    c->page = page;
-    c->level = page % LEAF_PAGES ? 2 : page % GIB_PAGES ? 1 : 0;
-}
-
-/* Each step is at one list, of a GiB, of 2 MiB, of a page (`at`: its first
- * that counts), and leaves the cursor where to look next. NULL: none here. */
-static index_list *step_top(struct index *x, struct index_cursor *c,
-                            uint64_t *at)
-{
-    unsigned i = (unsigned)(c->page / GIB_PAGES);
-    unsigned next = next_used(x->top->used, i, INDEX_TOP);
-
-    if (next != i)
-        c->page = next * GIB_PAGES;
-    c->level = 1;
-    *at = c->page;
-    return next == INDEX_TOP ? NULL : &x->top->entry[next].here;
-}
-
-static index_list *step_node(struct index *x, struct index_cursor *c,
-                             uint64_t *at)
-{
-    uint64_t gib = c->page / GIB_PAGES;
-    struct index_node *n = node_of(x, (unsigned)gib);
-    unsigned j = (unsigned)(c->page / LEAF_PAGES % INDEX_WAYS);
-    unsigned next = n ? next_used(n->used, j, INDEX_WAYS) : INDEX_WAYS;
-
-    if (next == INDEX_WAYS) {
-        cursor_go(c, (gib + 1) * GIB_PAGES);
-        return NULL;
-    }
-    if (next != j)
-        c->page = gib * GIB_PAGES + next * LEAF_PAGES;
-    c->level = 2;
-    *at = c->page;
-    return &n->entry[next].here;
-}
-
-static index_list *step_leaf(struct index *x, struct index_cursor *c,
-                             uint64_t *at)
-{
-    struct index_node *n = node_of(x, (unsigned)(c->page / GIB_PAGES));
-    struct index_leaf *l =
-        n ? leaf_of(n, (unsigned)(c->page / LEAF_PAGES % INDEX_WAYS)) : NULL;
-    unsigned k = (unsigned)(c->page % LEAF_PAGES);
-    unsigned next = l ? next_used(l->used, k, INDEX_WAYS) : INDEX_WAYS;
-
-    *at = c->page - k + next;
-    if (next == INDEX_WAYS) {
-        cursor_go(c, *at);
-        return NULL;
-    }
-    cursor_go(c, *at + 1);
-    return &l->here[next];
-}
-
-index_list *index_next(struct index *x, struct index_cursor *c, uint64_t last)
-{
-    if (last >= INDEX_TOP * GIB_PAGES)
-        last = INDEX_TOP * GIB_PAGES - 1;
-    while (c->page <= last) {
-        uint64_t at = 0;
-        index_list *list = c->level == 0   ? step_top(x, c, &at)
-                           : c->level == 1 ? step_node(x, c, &at)
-                                           : step_leaf(x, c, &at);
-
-        if (list && at > last)
-            return NULL;
-        if (list && get(list))
-            return list;
-    }
-    return NULL;
 }

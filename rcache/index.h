@@ -36,20 +36,23 @@
 #define INDEX_PAGE 12
 #define INDEX_BITS 9
 #define INDEX_WAYS (1u << INDEX_BITS)
+#define GIB_PAGES ((uint64_t)1 << 2 * INDEX_BITS)
+#define LEAF_PAGES ((uint64_t)INDEX_WAYS)
 #define INDEX_TOP_BITS 17 /* of 47 bits of user space */
 #define INDEX_TOP (1u << INDEX_TOP_BITS)
 #define INDEX_STEPS 64 /* of a list, that a lookup without a lock follows */
 
 typedef _Atomic uint64_t index_list;
 
-/* Bits of a region's word, from the top: 0, index, 2 MiB, 0, rights, left. */
+/* Bits of a region's word, from the top: 0, 2 MiB (26), index (20), 0, rights,
+ * left (never 0). Of a link's: 1, 0 (8), its address from bit 8 on; so what
+ * would be `left` is 0, and neither it nor an empty list covers anything. */
 #define WORD_LINK ((uint64_t)1 << 63)
-#define WORD_INDEX 43 /* shifts */
-#define WORD_2MIB 17
+#define WORD_2MIB 37 /* shifts */
+#define WORD_INDEX 17
 #define WORD_ACCESS 8
+#define WORD_ADDR 8
 #define WORD_LEFT_MOST 255 /* so many, or more */
-#define WORD_PLACE                                                             \
-    ((((uint64_t)1 << WORD_INDEX) - ((uint64_t)1 << WORD_2MIB)) | WORD_LINK)
 
 #define INDEX_MARK 4 /* shift */
 #define INDEX_NEAR (1u << 16)
@@ -83,40 +86,50 @@ struct index_top {
 };
 
 struct index {
+    /* Leaves by the low bits of their number: the one that was made last. */
+    _Atomic(struct index_leaf *) near[INDEX_NEAR];
     struct index_top *top;
     char *base;    /* of all regions: region i lies at base + i * stride */
     size_t stride; /* 1 << shift */
     size_t per_mark; /* stride / 16 */
     unsigned shift;
     struct pieces nodes, leaves, links;
-    /* Leaves by the low bits of their number: the one that was made last. */
-    _Atomic(struct index_leaf *) near[INDEX_NEAR];
 };
 
 static inline struct lapse_region *index_region(const struct index *x,
                                                 uint64_t word)
 {
     return (struct lapse_region *)(x->base +
-                                   (word >> WORD_INDEX) * x->stride);
+                                   (word >> WORD_INDEX & (REGIONS_MAX - 1)) *
+                                       x->stride);
 }
 
 /* 16 times the index, as it comes out of a word without a link: where the
- * mark of a region lies; and the region itself, from there. */
+ * mark of a region lies; the region itself is so many times `per_mark` behind
+ * the first. */
 static inline size_t index_mark(uint64_t word)
 {
-    return word >> (WORD_INDEX - INDEX_MARK) & ~(size_t)0 << INDEX_MARK;
-}
-
-static inline struct lapse_region *index_at_mark(const struct index *x,
-                                                 size_t mark)
-{
-    return (struct lapse_region *)(x->base + mark * x->per_mark);
+    return word >> (WORD_INDEX - INDEX_MARK) &
+           (size_t)(REGIONS_MAX - 1) << INDEX_MARK;
 }
 
 static inline uint32_t index_of(const struct index *x,
                                 const struct lapse_region *r)
 {
     return (uint32_t)((size_t)((const char *)r - x->base) >> x->shift);
+}
+
+/* With the lock. */
+static inline struct index_node *index_node_of(struct index *x, unsigned i)
+{
+    return atomic_load_explicit(&x->top->entry[i].below,
+                                memory_order_relaxed);
+}
+
+static inline struct index_leaf *index_leaf_of(struct index_node *n,
+                                               unsigned j)
+{
+    return atomic_load_explicit(&n->entry[j].below, memory_order_relaxed);
 }
 
 /* Room for REGIONS_MAX regions with so much memory for the registrar. */
@@ -127,8 +140,8 @@ void index_free(struct index *x);
 int index_insert(struct index *x, struct lapse_region *r);
 void index_remove(struct index *x, struct lapse_region *r);
 
-/* Every list that is not empty and that a region in [page, last] can be in.
- * The index may be changed between two steps. NULL: no more. */
+/* cursor.c. Every list that is not empty and that a region in [page, last] can
+ * be in. The index may be changed between two steps. NULL: no more. */
 struct index_cursor {
     uint64_t page;
     int level; /* 0 */
@@ -138,7 +151,12 @@ index_list *index_next(struct index *x, struct index_cursor *c,
 
 static inline struct index_link *index_link_of(uint64_t word)
 {
-    return (struct index_link *)(uintptr_t)(word & ~WORD_LINK);
+    return (struct index_link *)(uintptr_t)((word & ~WORD_LINK) >> WORD_ADDR);
+}
+
+static inline uint64_t index_word_of(const struct index_link *link)
+{
+    return (uint64_t)(uintptr_t)link << WORD_ADDR | WORD_LINK;
 }
 
 /* With the lock: the first of a list, or NULL. */
@@ -177,7 +195,29 @@ index_near(const struct index *x, uintptr_t addr)
         &x->near[(uint16_t)(addr >> (INDEX_PAGE + INDEX_BITS))],
         memory_order_acquire);
 
-    return leaf ? &leaf->here[addr >> INDEX_PAGE & (INDEX_WAYS - 1)] : NULL;
+    /* The place in the leaf, in one shift and one mask. */
+    return leaf ? (index_list *)((char *)leaf->here +
+                                 (addr >> (INDEX_PAGE - 3) &
+                                  (INDEX_WAYS - 1) * sizeof(index_list)))
+                : NULL;
+}
+
+/* Is the list's word still this one? (acquire, as all loads of x86; compilers
+ * would load it first, and compare then.) */
+static inline __attribute__((always_inline)) bool
+index_still(index_list *list, uint64_t word)
+{
+#if defined(__GCC_ASM_FLAG_OUTPUTS__) && !defined(__SANITIZE_THREAD__)
+    bool same;
+
+    __asm__ volatile("cmpq %2, %1"
+                     : "=@cce"(same)
+                     : "m"(*list), "r"(word)
+                     : "memory");
+    return same;
+#else
+    return atomic_load_explicit(list, memory_order_acquire) == word;
+#endif
 }
 
 /* Does the word, from a list of that page or another, say that its region
@@ -185,10 +225,7 @@ index_near(const struct index *x, uintptr_t addr)
 static inline __attribute__((always_inline)) bool
 index_matches(uint64_t word, uintptr_t start, uintptr_t last, unsigned access)
 {
-    uint64_t place = (uint64_t)start >> (INDEX_PAGE + INDEX_BITS)
-                                            << WORD_2MIB;
-
-    return (word & WORD_PLACE) == place &&
+    return word >> WORD_2MIB == start >> (INDEX_PAGE + INDEX_BITS) &&
            !(~(unsigned)(uint8_t)(word >> WORD_ACCESS) & access) &&
            (last >> INDEX_PAGE) - (start >> INDEX_PAGE) < (uint8_t)word;
 }

@@ -99,10 +99,10 @@ int lapse_rcache_create(const struct lapse_rcache_ops *ops,
  * if there is none. It stays registered until it was put as often as got,
  * whatever becomes of the memory.
  * Returns 0; -EINVAL (no length, no user memory, no such right), the
- * registrar's error, -ENOSPC (2^20 regions), -ENOMEM, -EDEADLK (a registrar's
- * function asks for what it is registering), -EAGAIN (a release of this memory
- * has been under way for 100 ms: use it unregistered), -ESTALE (a forked
- * child).
+ * registrar's error, -ENOSPC (2^20 regions in use), -ENOMEM, -EDEADLK (a
+ * registrar's function asks for what it is registering, or for what waits for
+ * that), -EAGAIN (a release of this memory has been under way for 100 ms: use
+ * it unregistered), -ESTALE (a forked child).
  * MT yes; AS no; allocates on a miss; CB yes; fork: -ESTALE in the child.
  */
 #if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__)

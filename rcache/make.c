@@ -9,16 +9,11 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #define PAGE ((uintptr_t)1 << INDEX_PAGE)
 #define USER_END ((uintptr_t)1 << (INDEX_PAGE + 2 * INDEX_BITS + \
                                    INDEX_TOP_BITS))
-/* How long a registration that meets a release is tried again. */
-#define RETRY_NS 100000000
-#define EVICT_MOST 1024
 
 struct range {
     uintptr_t start, end;
@@ -31,14 +26,6 @@ static void futex(_Atomic uint64_t *word, int op, uint32_t value)
 
     syscall(SYS_futex, word, op, value, NULL, NULL, 0);
     errno = err;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static struct range rounded(struct lookup *l, uintptr_t align)
@@ -114,6 +101,7 @@ static struct lapse_region *begin(struct lookup *l, struct dead_list *dead)
     atomic_store_explicit(&r->access, l->access, memory_order_release);
     r->maker = (int32_t)syscall(SYS_gettid);
     r->lapsed = r->waited = false;
+    r->awaits = 0;
     r->next = c->makers;
     c->makers = r;
     return r;
@@ -127,7 +115,36 @@ static bool unlink_maker(struct lapse_rcache *c, struct lapse_region *r)
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
+    for (struct lapse_region *m = c->makers; r->waited && m; m = m->next)
+        if (m->awaits == r->index + 1)
+            m->awaits = 0;
     return r->waited;
+}
+
+static struct lapse_region *awaited(struct lapse_rcache *c, uint32_t index)
+{
+    struct lapse_region *r = c->makers;
+
+    while (r && r->index != index)
+        r = r->next;
+    return r;
+}
+
+/* A registrar may get other regions: not if who makes that one waits for us,
+ * or for one who does. With the lock. 1, or -EDEADLK. */
+static int wait_for(struct lapse_rcache *c, struct lapse_region *maker)
+{
+    int32_t self = (int32_t)syscall(SYS_gettid);
+
+    for (struct lapse_region *r = maker; r;
+         r = r->awaits ? awaited(c, r->awaits - 1) : NULL)
+        if (r->maker == self)
+            return -EDEADLK;
+    for (struct lapse_region *r = c->makers; r; r = r->next)
+        if (r->maker == self)
+            r->awaits = maker->index + 1;
+    maker->waited = true;
+    return 1;
 }
 
 /* MAKING is over; with the lock. */
@@ -145,81 +162,6 @@ static void give_up(struct lapse_rcache *c, struct lapse_region *r)
     enter(r, REGION_FREE, unlink_maker(c, r));
     region_push(&c->freed, r);
     cache_unlock(c);
-}
-
-static bool may_evict(int err)
-{
-    return err == -ENOMEM || err == -EAGAIN;
-}
-
-static void drop_overlapping(struct lapse_rcache *c, struct lapse_region *r)
-{
-    struct dead_list dead = {NULL};
-
-    cache_lock(c);
-    c->evicted += hear_overlapping(c, region_start(r), region_end(r), &dead);
-    cache_unlock(c);
-    gc_finish(c, &dead);
-}
-
-static void pause_a_bit(unsigned tries)
-{
-    static const struct timespec ts = {.tv_nsec = 50000};
-    int err = errno;
-
-    if (tries < 8)
-        sched_yield();
-    else
-        nanosleep(&ts, NULL);
-    errno = err;
-}
-
-static int ask_once(struct lapse_rcache *c, struct lapse_region *r)
-{
-    size_t len = region_end(r) - region_start(r);
-    int err = c->ops.register_region(
-        (void *)region_start(r), len,
-        atomic_load_explicit(&r->access, memory_order_relaxed),
-        lapse_region_memory(r), c->ops.arg);
-
-    if (err)
-        return err < 0 ? err : -err;
-    atomic_fetch_add_explicit(&c->registered, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->registered_bytes, len,
-                              memory_order_relaxed);
-    return 0;
-}
-
-/* Room is made where that can help, and waited for where another thread is
- * about to make it: it may be deregistering just what is in the way. */
-static int ask_registrar(struct lapse_rcache *c, struct lapse_region *r)
-{
-    uint64_t until = 0;
-    bool dropped = false;
-    unsigned n = 1;
-
-    for (unsigned tries = 0;; tries++) {
-        uint32_t leaving =
-            atomic_load_explicit(&c->leaving, memory_order_relaxed);
-        int err = ask_once(c, r);
-
-        if (!err || (!may_evict(err) && err != -EEXIST))
-            return err;
-        if (err == -EEXIST && !dropped) {
-            drop_overlapping(c, r);
-            dropped = true;
-            continue;
-        }
-        if (may_evict(err) && evict_some(c, n)) {
-            n = n < EVICT_MOST ? 2 * n : n;
-            continue;
-        }
-        if (!until)
-            until = now_ns() + RETRY_NS;
-        if (!leaving || now_ns() > until)
-            return err;
-        pause_a_bit(tries);
-    }
 }
 
 /* What the new one covers is of no use any more. */
@@ -249,6 +191,7 @@ static int insert(struct lookup *l, struct lapse_region *r,
                   struct dead_list *dead)
 {
     struct lapse_rcache *c = l->c;
+    uint64_t now;
     bool waited;
     int err;
 
@@ -257,10 +200,10 @@ static int insert(struct lookup *l, struct lapse_region *r,
     err = index_insert(&c->index, r);
     if (err)
         return err;
-    c->epoch += EPOCH_STEP;
-    tally_sync(l->tally, c->epoch);
+    now = tallies_now(&c->tallies);
+    tally_sync(l->tally, now);
     waited = unlink_maker(c, r);
-    lru_add(&c->lru, r, c->epoch);
+    lru_add(&c->lru, r, now);
     c->bytes += region_end(r) - region_start(r);
     tally_add(&c->tallies, l->tally, r->index, 1);
     enter(r, REGION_LIVE, waited);
@@ -273,10 +216,10 @@ static int register_settled(struct lookup *l, struct lapse_region *r)
 {
     struct lapse_rcache *c = l->c;
     struct dead_list dead = {NULL};
-    uint64_t began = 0;
+    struct patience p = {0};
 
-    for (unsigned tries = 0;; tries++) {
-        int err = ask_registrar(c, r), told;
+    for (;;) {
+        int err = registrar_ask(c, r), told;
         bool lapsed;
 
         if (err)
@@ -292,14 +235,11 @@ static int register_settled(struct lookup *l, struct lapse_region *r)
         gc_finish(c, &dead);
         if (!lapsed && !told && !err)
             return 0;
-        gc_deregister(c, r);
+        registrar_undo(c, r);
         if (told || err)
             return told ? told : err;
-        if (!began)
-            began = now_ns();
-        else if (now_ns() - began > RETRY_NS)
+        if (!patience_left(&p))
             return -EAGAIN;
-        pause_a_bit(tries);
     }
 }
 
@@ -325,9 +265,10 @@ static int make(struct lookup *l, struct lapse_region *r)
     struct range least = rounded(l, PAGE);
     int err = watch_and_register(l, r);
 
-    if (err && !may_evict(err) && region_end(r) - region_start(r) >
-                                      least.end - least.start) {
-        /* More than was asked for is not all there, or not all ours. */
+    if (err &&
+        region_end(r) - region_start(r) > least.end - least.start) {
+        /* More than was asked for is not all there, or not all ours, or there
+         * is no room for it, or something else of it is being released. */
         cache_lock(c);
         set_range(r, least);
         cache_unlock(c);
@@ -347,7 +288,8 @@ static struct lapse_region *maker_of(struct lookup *l)
     return r;
 }
 
-/* One try; 1: it waited for another thread to make it, look again. */
+/* One try; 1: it waited for another thread to make it, or made room for one
+ * more region; look again. */
 static int look_or_make(struct lookup *l, struct lapse_region **out)
 {
     struct lapse_rcache *c = l->c;
@@ -362,17 +304,18 @@ static int look_or_make(struct lookup *l, struct lapse_region **out)
         found = index_find(&c->index, l, lookup_taken, INT32_MAX);
     if (!err && !found && (maker = maker_of(l))) {
         state = region_state(maker);
-        maker->waited = true;
-        err = maker->maker == (int32_t)syscall(SYS_gettid) ? -EDEADLK : 1;
+        err = wait_for(c, maker);
     }
     if (!err && !found) {
-        c->misses++;
         fresh = begin(l, &dead);
+        c->misses += fresh != NULL;
         err = fresh ? 0 : -ENOSPC;
     }
     cache_unlock(c);
     gc_finish(c, &dead);
-    if (err == 1)
+    if (err == -ENOSPC && evict_some(c, 1))
+        err = 1;
+    else if (err == 1)
         futex(&maker->state, FUTEX_WAIT_PRIVATE, (uint32_t)state);
     if (!err && fresh) {
         err = make(l, fresh);

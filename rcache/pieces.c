@@ -123,6 +123,7 @@ void *pieces_take(struct pieces *s)
 
     if (p) {
         s->free = next_free(s, p);
+        s->frees--;
         set_next_free(s, p, NULL);
         return p;
     }
@@ -137,6 +138,23 @@ void pieces_give(struct pieces *s, void *piece)
 {
     set_next_free(s, piece, s->free);
     s->free = piece;
+    s->frees++;
+}
+
+static size_t fresh(const struct pieces *s)
+{
+    return (size_t)(s->end - s->fresh) / s->size;
+}
+
+bool pieces_reserve(struct pieces *s, size_t n)
+{
+    while (s->frees + fresh(s) < n) {
+        for (; fresh(s); s->fresh += s->size) /* of the chunk before */
+            pieces_give(s, s->fresh);
+        if (grow(s))
+            return false;
+    }
+    return true;
 }
 
 void pieces_free(struct pieces *s)

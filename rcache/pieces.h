@@ -7,6 +7,7 @@
 #ifndef LAPSE_RCACHE_PIECES_H
 #define LAPSE_RCACHE_PIECES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct pieces {
@@ -14,6 +15,7 @@ struct pieces {
     size_t link; /* offset of the word that links free pieces: one that
                     readers without a lock can make no harm with */
     void *free;
+    size_t frees; /* how many are linked there */
     char *fresh, *end;
     struct pieces_chunk *chunks;
     size_t bytes; /* mapped */
@@ -22,6 +24,8 @@ struct pieces {
 void pieces_init(struct pieces *s, size_t size, size_t link);
 /* Zeroed when fresh, else as it was given back; NULL: no memory. */
 void *pieces_take(struct pieces *s);
+/* Let the next n be there. False: no memory for them. */
+bool pieces_reserve(struct pieces *s, size_t n);
 void pieces_give(struct pieces *s, void *piece);
 void pieces_free(struct pieces *s);
 

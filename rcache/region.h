@@ -51,8 +51,9 @@ struct lapse_region {
         uint64_t used; /* LIVE: the lru's key: not older than this */
         struct {
             int32_t maker; /* MAKING: the thread that runs its registrar */
-            bool lapsed;   /* a release met the making of it */
-            bool waited;   /* somebody sleeps on `state` */
+            uint32_t awaits : 30; /* 1 + index of what that thread waits for */
+            uint32_t lapsed : 1;  /* a release met the making of it */
+            uint32_t waited : 1;  /* somebody sleeps on `state` */
         };
     };
     /* The registrar's memory; most fits into the rest of this line. */

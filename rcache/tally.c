@@ -105,8 +105,10 @@ struct tally *tally_claim(struct tallies *all, pid_t pid)
 
 void tally_barrier(const struct tallies *all)
 {
-    if (!all->locked)
-        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    if (all->locked)
+        return;
+    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    rcache_test_barrier();
 }
 
 uint32_t tally_sum(const struct tallies *all, uint32_t index)
@@ -136,12 +138,41 @@ uint64_t tally_used(const struct tallies *all, uint32_t index)
     return used;
 }
 
-void tallies_sync(const struct tallies *all, uint64_t epoch)
+static uint64_t clock_of(struct tally *t)
+{
+    return atomic_load_explicit(&t->hits, memory_order_relaxed) +
+           atomic_load_explicit(&t->ahead, memory_order_relaxed);
+}
+
+uint64_t tallies_now(const struct tallies *all)
+{
+    struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
+    uint64_t latest = 0;
+
+    for (; t; t = t->next) {
+        uint64_t clock = clock_of(t);
+
+        if (clock > latest)
+            latest = clock;
+    }
+    return latest + 1;
+}
+
+void tally_sync(struct tally *t, uint64_t now)
+{
+    uint64_t clock = clock_of(t);
+
+    if (clock < now)
+        atomic_fetch_add_explicit(&t->ahead, now - clock,
+                                  memory_order_relaxed);
+}
+
+void tallies_sync(const struct tallies *all, uint64_t now)
 {
     struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
 
     for (; t; t = t->next)
-        tally_sync(t, epoch);
+        tally_sync(t, now);
 }
 
 uint64_t tally_hits(const struct tallies *all)
@@ -150,7 +181,6 @@ uint64_t tally_hits(const struct tallies *all)
     uint64_t hits = 0;
 
     for (; t; t = t->next)
-        hits += atomic_load_explicit(&t->clock, memory_order_relaxed) &
-                (EPOCH_STEP - 1);
+        hits += atomic_load_explicit(&t->hits, memory_order_relaxed);
     return hits;
 }

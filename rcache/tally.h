@@ -37,9 +37,9 @@ struct tally_mark {
 
 _Static_assert(sizeof(struct tally_mark) == 16, "index_mark() knows this");
 
-/* A thread's clock: how many hits it had, below the epoch, which counts misses
- * and ticks. */
-#define EPOCH_STEP ((uint64_t)1 << 40)
+/* A thread's clock: one more at each hit. At each miss the clock of its thread,
+ * at each tick every clock that lags, is set to the latest of all; so what a
+ * thread got since is later than what others got before. */
 
 /* Of one thread. Never freed before the cache; a thread that ended leaves its
  * counts behind, and the next new one takes them over. */
@@ -48,7 +48,8 @@ struct tally {
     _Atomic pid_t owner;
     /* Written by every hit: not at a place of its page at which the cache (or
      * another tally) has what every hit reads. */
-    _Atomic uint64_t clock __attribute__((aligned(2048)));
+    _Atomic uint64_t hits __attribute__((aligned(2048)));
+    _Atomic uint64_t ahead; /* the clock is so much more; with the lock */
     struct tally_mark mark[REGIONS_MAX] __attribute__((aligned(2048)));
 };
 
@@ -76,7 +77,10 @@ void tally_barrier(const struct tallies *all);
 uint32_t tally_sum(const struct tallies *all, uint32_t index);
 /* When any thread got it last; 0: none did. */
 uint64_t tally_used(const struct tallies *all, uint32_t index);
-void tallies_sync(const struct tallies *all, uint64_t epoch);
+/* With the lock: later than every clock; and let one, or none, lag behind. */
+uint64_t tallies_now(const struct tallies *all);
+void tally_sync(struct tally *t, uint64_t now);
+void tallies_sync(const struct tallies *all, uint64_t now);
 uint64_t tally_hits(const struct tallies *all);
 
 /* See index_mark(). */
@@ -90,6 +94,16 @@ static inline struct tally_mark *tally_mark(struct tally *t, uint32_t index)
     return &t->mark[index];
 }
 
+/* Tests have the store buffers that T2 and T3 are about; see tests. */
+#ifdef LAPSE_TEST_HOOKS
+void rcache_test_add(_Atomic uint32_t *count, uint32_t n);
+void rcache_test_fence(void);   /* of this thread's */
+void rcache_test_barrier(void); /* of all threads' */
+#else
+#define rcache_test_fence() ((void)0)
+#define rcache_test_barrier() ((void)0)
+#endif
+
 /*
  * T2, where there is membarrier. relaxed load: nobody else writes it. release:
  * what its user did with the region, for who deregisters it (acquire in
@@ -98,7 +112,9 @@ static inline struct tally_mark *tally_mark(struct tally *t, uint32_t index)
  */
 static inline void tally_add_plain(struct tally_mark *m, uint32_t n)
 {
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#ifdef LAPSE_TEST_HOOKS
+    rcache_test_add(&m->count, n);
+#elif defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
     /* The same in one instruction, where compilers make three. */
     __asm__ volatile("addl %1, %0" : "+m"(m->count) : "ri"(n) : "memory");
 #else
@@ -127,21 +143,11 @@ static inline void tally_add(const struct tallies *all, struct tally *t,
 /* Got; for the lru. relaxed: this thread's own; an order for eviction. */
 static inline void tally_hit(struct tally *t, struct tally_mark *m)
 {
-    uint64_t clock = atomic_load_explicit(&t->clock, memory_order_relaxed) + 1;
+    uint64_t hits = atomic_load_explicit(&t->hits, memory_order_relaxed) + 1;
 
-    atomic_store_explicit(&t->clock, clock, memory_order_relaxed);
-    atomic_store_explicit(&m->used, clock, memory_order_relaxed);
-}
-
-/* Let a thread's clock not lag behind. Another thread may do it, too: a hit
- * at the same moment undoes it, until the next time. */
-static inline void tally_sync(struct tally *t, uint64_t epoch)
-{
-    uint64_t clock = atomic_load_explicit(&t->clock, memory_order_relaxed);
-
-    if (clock < epoch)
-        atomic_store_explicit(&t->clock, epoch | (clock & (EPOCH_STEP - 1)),
-                              memory_order_relaxed);
+    atomic_store_explicit(&t->hits, hits, memory_order_relaxed);
+    hits += atomic_load_explicit(&t->ahead, memory_order_relaxed);
+    atomic_store_explicit(&m->used, hits, memory_order_relaxed);
 }
 
 /* Who invalidated a region holds it until it has looked at it once more, so
@@ -163,6 +169,7 @@ static inline void tally_unhold(const struct tallies *all, uint32_t index)
 /* T4 */
 static inline void tally_fence(struct tally *t, uint32_t index)
 {
+    rcache_test_fence();
     atomic_fetch_add_explicit(&t->mark[index].count, 0, memory_order_seq_cst);
 }
 

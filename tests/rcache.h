@@ -22,6 +22,7 @@ struct books {
     _Atomic int wrong;        /* deregistered what was not registered */
     _Atomic int fail;         /* this many calls fail next */
     int error;                /* with this */
+    size_t most;              /* bytes at once; `error` beyond; 0: any */
     size_t room;              /* regions that fit: -ENOMEM beyond; 0: any */
     void (*before_deregister)(void);
     void (*meanwhile)(struct books *b, void *addr, size_t len);
@@ -50,6 +51,8 @@ static inline int books_register(void *addr, size_t len, unsigned access,
         b->fail--;
         return b->error;
     }
+    if (b->most && len > b->most)
+        return b->error;
     if (b->room &&
         (size_t)(b->registered - b->deregistered) >= b->room)
         return -ENOMEM;

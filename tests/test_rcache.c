@@ -1,39 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The registration cache by its API, with releases made by hand. */
-#include "tests/rcache.h"
+#include "tests/rcache_unit.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/unit.h"
-
-#define PAGES(n) ((n) * UNIT_PAGE)
-#define NO_TICK                                                                \
-    (struct lapse_rcache_limits)                                               \
-    {                                                                          \
-        .idle_ms = LAPSE_RCACHE_NO_TICK                                        \
-    }
-
-static struct books books;
-
 TestSuite(rcache, .init = unit_start, .timeout = 60);
-
-static lapse_region *got(lapse_rcache *c, size_t page, size_t pages,
-                         unsigned access)
-{
-    lapse_region *r = NULL;
-    int err = lapse_rcache_get(c, unit_at(page), PAGES(pages), access, &r);
-
-    cr_assert_eq(err, 0, "%s", strerror(-err));
-    return r;
-}
-
-static void destroy(lapse_rcache *c)
-{
-    cr_expect_eq(lapse_rcache_destroy(c), 0);
-    cr_expect_eq(books.registered, books.deregistered);
-    cr_expect_eq(books.wrong, 0);
-}
 
 Test(rcache, second_get_is_a_hit)
 {
@@ -111,6 +83,26 @@ Test(rcache, finds_what_covers_with_the_rights)
                      lookups[i].what);
         lapse_rcache_flush(c);
     }
+    destroy(c);
+}
+
+/* What the index keeps of an address is short of these bits. */
+Test(rcache, the_same_address_with_other_top_bits_is_refused)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *r;
+
+    touch(c, unit_at(1), PAGES(2));
+    for (int several = 0; several < 2; several++) {
+        for (int bit = 47; bit < 64; bit++) {
+            uintptr_t at = (uintptr_t)unit_at(1) ^ (uintptr_t)1 << bit;
+
+            cr_expect_eq(lapse_rcache_get(c, (void *)at, 1, 1, &r), -EINVAL,
+                         "bit %d", bit);
+        }
+        touch(c, unit_at(1), PAGES(3)); /* now it is a list */
+    }
+    cr_expect_eq(books.asked, 2);
     destroy(c);
 }
 
@@ -252,269 +244,6 @@ Test(rcache, many_caches_by_turns)
         cr_expect_eq(stats_of(b[i].cache).threads, 1);
         cr_expect_eq(lapse_rcache_destroy(b[i].cache), 0);
     }
-}
-
-Test(rcache, evicts_the_least_recently_used)
-{
-    lapse_rcache *c = books_cache(
-        &books, (struct lapse_rcache_limits){.max_regions = 3,
-                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
-    lapse_region *held;
-
-    touch(c, unit_at(1), 1);
-    touch(c, unit_at(3), 1);
-    touch(c, unit_at(5), 1);
-    touch(c, unit_at(3), 1);
-    touch(c, unit_at(1), 1);
-    touch(c, unit_at(7), 1); /* 5 goes */
-    cr_expect_eq(books.deregistered, 1);
-    held = got(c, 3, 1, 1);
-    cr_expect_eq(books.asked, 4);
-    touch(c, unit_at(1), 1);
-    touch(c, unit_at(7), 1);
-    cr_expect_eq(books.asked, 4);
-    touch(c, unit_at(9), 1); /* 3 is held: 1 goes */
-    touch(c, unit_at(3), 1);
-    touch(c, unit_at(7), 1);
-    cr_expect_eq(books.asked, 5);
-    touch(c, unit_at(1), 1);
-    cr_expect_eq(books.asked, 6);
-    cr_expect_eq(stats_of(c).regions, 3);
-    cr_expect_eq(stats_of(c).evicted, 3);
-    lapse_rcache_put(c, held);
-    destroy(c);
-}
-
-Test(rcache, evicts_by_bytes)
-{
-    lapse_rcache *c = books_cache(
-        &books, (struct lapse_rcache_limits){.max_bytes = PAGES(10),
-                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
-
-    touch(c, unit_at(100), PAGES(4));
-    touch(c, unit_at(110), PAGES(4));
-    touch(c, unit_at(120), PAGES(4));
-    cr_expect_eq(stats_of(c).bytes, PAGES(8));
-    touch(c, unit_at(130), PAGES(10));
-    cr_expect_eq(stats_of(c).bytes, PAGES(10));
-    cr_expect_eq(stats_of(c).registered_bytes, PAGES(10));
-    destroy(c);
-}
-
-Test(rcache, held_regions_may_exceed_a_limit_until_they_are_put)
-{
-    lapse_rcache *c = books_cache(
-        &books, (struct lapse_rcache_limits){.max_regions = 2,
-                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
-    lapse_region *r[5];
-
-    for (size_t i = 0; i < 5; i++)
-        r[i] = got(c, 2 * i, 1, 1);
-    cr_expect_eq(books.deregistered, 0);
-    for (size_t i = 0; i < 5; i++)
-        lapse_rcache_put(c, r[i]);
-    lapse_rcache_progress(c);
-    cr_expect_eq(stats_of(c).regions, 2);
-    destroy(c);
-}
-
-Test(rcache, errors_of_the_registrar_go_to_the_caller)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-
-    books.fail = 1;
-    books.error = -EFAULT;
-    cr_expect_eq(touch(c, unit_at(1), 1), -EFAULT);
-    cr_expect_eq(books.asked, 1);
-    cr_expect_eq(touch(c, unit_at(1), 1), 0);
-    books.fail = 1;
-    books.error = -ENOMEM; /* nothing left to evict but page 1 */
-    cr_expect_eq(touch(c, unit_at(3), 1), 0);
-    cr_expect_eq(books.deregistered, 1);
-    books.fail = 10;
-    books.error = -EAGAIN;
-    cr_expect_eq(touch(c, unit_at(5), 1), -EAGAIN);
-    cr_expect_eq(stats_of(c).regions, 0);
-    books.fail = 0;
-    destroy(c);
-}
-
-Test(rcache, makes_room_in_a_small_device)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-
-    books.room = 8;
-    for (size_t i = 0; i < 1000; i++)
-        cr_assert_eq(touch(c, unit_at(2 * (i % 50)), 1), 0);
-    cr_expect_eq(books.wrong, 0);
-    destroy(c);
-}
-
-Test(rcache, overlapping_ones_go_where_the_device_wants_no_overlap)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-
-    touch(c, unit_at(1), PAGES(4));
-    books.fail = 1;
-    books.error = -EEXIST;
-    cr_expect_eq(touch(c, unit_at(3), PAGES(4)), 0);
-    cr_expect_eq(books.deregistered, 1);
-    destroy(c);
-}
-
-static _Atomic int deregistering;
-
-static void slowly_deregister(void)
-{
-    deregistering = 1;
-    unit_sleep_ms(20);
-}
-
-static void *flush_main(void *unused)
-{
-    (void)unused;
-    lapse_rcache_flush(books.cache);
-    return NULL;
-}
-
-Test(rcache, waits_for_room_that_another_thread_is_making)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-    lapse_region *held;
-    pthread_t t;
-
-    books.room = 1;
-    touch(c, unit_at(1), 1);
-    books.before_deregister = slowly_deregister;
-    pthread_create(&t, NULL, flush_main, NULL);
-    cr_assert_eq(unit_await(&deregistering, 1), 1);
-    held = got(c, 3, 1, 1); /* there is nothing to evict, but room soon */
-    pthread_join(t, NULL);
-    cr_expect_eq(touch(c, unit_at(5), 1), -ENOMEM, "none to be waited for");
-    lapse_rcache_put(c, held);
-    destroy(c);
-}
-
-Test(rcache, rounds_to_huge_pages_where_it_can)
-{
-    lapse_rcache *c = books_cache(
-        &books, (struct lapse_rcache_limits){.align = PAGES(512),
-                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
-
-    touch(c, unit_at(520), 1);
-    touch(c, unit_at(1000), 1);
-    cr_expect_eq(books.asked, 1);
-    books.fail = 1;
-    books.error = -EFAULT; /* the huge page is not all there */
-    cr_expect_eq(touch(c, unit_at(2000), 1), 0);
-    cr_expect_eq(stats_of(c).bytes, PAGES(512) + PAGES(1));
-    lapse_publish(unit_at(2001), UNIT_PAGE); /* not watched any more */
-    lapse_rcache_progress(c);
-    cr_expect_eq(stats_of(c).invalidated, 0);
-    destroy(c);
-}
-
-Test(rcache, merges_neighbours)
-{
-    lapse_rcache *c = books_cache(
-        &books, (struct lapse_rcache_limits){.merge_bytes = PAGES(8),
-                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
-    lapse_region *held = got(c, 10, 2, 1);
-
-    touch(c, unit_at(12), PAGES(2));
-    cr_expect_eq(stats_of(c).regions, 1);
-    cr_expect_eq(stats_of(c).bytes, PAGES(4));
-    cr_expect_eq(books.deregistered, 0, "held");
-    lapse_rcache_put(c, held);
-    cr_expect_eq(books.deregistered, 1);
-    touch(c, unit_at(9), 1);
-    cr_expect_eq(stats_of(c).bytes, PAGES(5));
-    lapse_rcache_put(c, got(c, 14, 1, 2));
-    cr_expect_eq(stats_of(c).regions, 2, "other rights are not merged");
-    touch(c, unit_at(14), PAGES(5));
-    cr_expect_eq(stats_of(c).regions, 3, "too large together");
-    cr_expect_eq(stats_of(c).merged, 2);
-    destroy(c);
-}
-
-static void release_some(struct books *b, void *addr, size_t len)
-{
-    (void)len;
-    if (b->asked < 4)
-        lapse_publish(addr, 1);
-}
-
-Test(rcache, a_registration_that_meets_a_release_is_made_again)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-
-    books.meanwhile = release_some;
-    cr_expect_eq(touch(c, unit_at(1), 1), 0);
-    cr_expect_eq(books.asked, 4);
-    cr_expect_eq(books.deregistered, 3);
-    cr_expect_eq(stats_of(c).retried, 3);
-    destroy(c);
-}
-
-Test(rcache, while_a_release_is_open_nothing_is_cached)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-    struct unit_opener o;
-
-    touch(c, unit_at(1), 1);
-    unit_open(&o, unit_at(1), UNIT_PAGE);
-    cr_expect_eq(touch(c, unit_at(1), 1), -EAGAIN);
-    cr_expect_eq(touch(c, unit_at(9), 1), 0, "other memory");
-    unit_close(&o);
-    cr_expect_eq(touch(c, unit_at(1), 1), 0);
-    destroy(c);
-}
-
-static void get_it_myself(struct books *b, void *addr, size_t len)
-{
-    lapse_region *r;
-
-    *(int *)b->arg = lapse_rcache_get(b->cache, addr, len, 1, &r);
-    b->meanwhile = NULL;
-}
-
-Test(rcache, a_registrar_may_use_the_cache_but_not_wait_for_itself)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-    int err = 0;
-
-    books.meanwhile = get_it_myself;
-    books.arg = &err;
-    cr_expect_eq(touch(c, unit_at(1), 1), 0);
-    cr_expect_eq(err, -EDEADLK);
-    destroy(c);
-}
-
-static void slowly(struct books *b, void *addr, size_t len)
-{
-    (void)b, (void)addr, (void)len;
-    unit_sleep_ms(30);
-}
-
-static void *touch_main(void *unused)
-{
-    (void)unused;
-    cr_expect_eq(touch(books.cache, unit_at(1), PAGES(2)), 0);
-    return NULL;
-}
-
-Test(rcache, threads_that_miss_at_once_register_once)
-{
-    lapse_rcache *c = books_cache(&books, NO_TICK);
-    pthread_t t[8];
-
-    books.meanwhile = slowly;
-    for (int i = 0; i < 8; i++)
-        pthread_create(&t[i], NULL, touch_main, NULL);
-    for (int i = 0; i < 8; i++)
-        pthread_join(t[i], NULL);
-    cr_expect_eq(books.asked, 1);
-    destroy(c);
 }
 
 Test(rcache, an_idle_process_gives_memory_back)

@@ -3,6 +3,10 @@
  * and go, and every answer is compared. */
 #include "rcache/index.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
 #include "rcache/tally.h"
 #include "tests/unit.h"
 
@@ -142,4 +146,66 @@ Test(rcache_index, gives_back_what_it_used)
     }
     cr_expect(x->leaves.bytes + x->nodes.bytes + x->links.bytes <=
               bytes + bytes / 4);
+}
+
+/* As if no chunk could be mapped. */
+static int insert_without_memory(int i, int times)
+{
+    struct rlimit before, none;
+    int done = 0;
+
+    for (struct pieces *s = &x->nodes; s <= &x->links; s++)
+        while (s->end - s->fresh >= (ptrdiff_t)s->size)
+            pieces_take(s);
+    getrlimit(RLIMIT_AS, &before);
+    none = before;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_AS, &none);
+    while (times--)
+        done += index_insert(x, one[i]) != -ENOMEM;
+    setrlimit(RLIMIT_AS, &before);
+    return done;
+}
+
+static _Atomic bool looking = true, seen;
+
+/* As a hit does. */
+static void *look_main(void *list)
+{
+    while (looking)
+        if (*(index_list *)list)
+            seen = true;
+    return NULL;
+}
+
+static void place(int i, uint64_t first, uint64_t pages)
+{
+    one[i]->start = first << INDEX_PAGE;
+    one[i]->end = (first + pages) << INDEX_PAGE;
+    one[i]->access = 1;
+}
+
+Test(rcache_index, what_does_not_fit_is_never_found)
+{
+    uint64_t leaf = 512 * 1000; /* in the GiB that ends with leaf 1023 */
+    pthread_t t;
+
+    place(0, leaf + 400, 1);
+    place(1, leaf, 401);                       /* wants two links */
+    place(2, leaf + 500, 12 + 23 * 512 + 700); /* and this a node */
+    cr_assert_eq(index_insert(x, one[0]), 0);
+    pthread_create(&t, NULL, look_main, index_near(x, leaf << INDEX_PAGE));
+    cr_expect_eq(insert_without_memory(1, 20000), 0);
+    looking = false;
+    pthread_join(t, NULL);
+    cr_expect(!seen);
+    cr_expect_eq(insert_without_memory(2, 1), 0);
+    live[0] = true;
+    check_next(leaf, 512 * 100);
+    for (int i = 1; i < 3; i++)
+        cr_assert_eq(index_insert(x, one[i]), 0);
+    for (int i = 0; i < 3; i++)
+        index_remove(x, one[i]);
+    for (unsigned w = 0; w < INDEX_TOP / 64; w++)
+        cr_expect_eq(x->top->used[w], 0);
 }
