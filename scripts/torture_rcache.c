@@ -1,25 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* scripts/torture rcache: options, and the parent that watches. */
-#include <errno.h>
 #include <getopt.h>
-#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "torture.h"
 #include "torture_rcache.h"
 #include "torture_start.h"
-
-#define STILL 10.0     /* any thread, for so long: hung */
-#define CONTROL 10     /* seconds in which the control must find something */
 
 static const char help[] =
 "usage: scripts/torture rcache [options]\n"
@@ -29,7 +19,8 @@ static const char help[] =
 "read it back through the registration that the cache names, compare every\n"
 "byte, and release the memory in every way there is, while others trim the\n"
 "heap, fork and send signals. Two phases, each in a process of its own:\n"
-"  cache     no wrong byte, no error, no hang\n"
+"  cache     no wrong byte, no error, no hang; in 60 s or more, every way of\n"
+"            releasing memory was gone, or the reason is printed why not\n"
 "  control   the cache does not look for releases: there must be a wrong byte\n"
 "            within 10 s, or this test could not find any\n"
 "\n"
@@ -41,157 +32,12 @@ static const char help[] =
 "  --mode M        all (default), cache or control\n"
 "  --help          this text\n"
 "\n"
-"Exit status: 0 when all went as demanded, 1 when not, 2 for bad usage, 77\n"
-"when it cannot run here (a build with a sanitizer).\n";
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-void torture_rcache_enter_child(int argc, char **argv)
-{
-    static char library[4096];
-
-    if (argc != 6 || strcmp(argv[1], "--rcache-child"))
-        return;
-    rcache_board = torture_map(atoi(argv[2]), sizeof(*rcache_board));
-    rcache_options.threads = (unsigned)atoi(argv[3]);
-    rcache_options.seed = strtoull(argv[4], NULL, 10);
-    rcache_options.blind = argv[5][0] == '1';
-    if (readlink("/proc/self/exe", library, sizeof(library) - 32) < 0)
-        exit(2);
-    strcat(dirname(library), "/torture-library.so");
-    blocks_start(library);
-    exit(torture_rcache_child());
-}
-
-static pid_t start(const struct rcache_options *o, int fd)
-{
-    char args[3][24];
-    pid_t parent = getpid(), pid = fork();
-
-    if (pid)
-        return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
-    if (o->jemalloc) {
-        setenv("LD_PRELOAD", "libjemalloc.so.2", 1);
-        setenv("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0", 1);
-    } else {
-        setenv("MALLOC_ARENA_MAX", "2", 1);
-        setenv("MALLOC_TRIM_THRESHOLD_", "65536", 1);
-    }
-    snprintf(args[0], sizeof(args[0]), "%d", fd);
-    snprintf(args[1], sizeof(args[1]), "%u", o->threads);
-    snprintf(args[2], sizeof(args[2]), "%lu", (unsigned long)o->seed);
-    execl("/proc/self/exe", "torture", "--rcache-child", args[0], args[1],
-          args[2], o->blind ? "1" : "0", (char *)NULL);
-    _exit(1);
-}
-
-/* The longest that a thread has been standing still. */
-static double longest(const struct rcache_options *o,
-                      struct rcache_board *board, uint64_t *last,
-                      double *moved)
-{
-    double most = 0, t = now();
-
-    for (unsigned i = 0; i < o->threads + RCACHE_DISTURBERS; i++) {
-        uint64_t n = torture_get(&board->rounds[i]);
-
-        if (n != last[i] || !moved[i])
-            moved[i] = t;
-        last[i] = n;
-        if (t - moved[i] > most)
-            most = t - moved[i];
-    }
-    return most;
-}
-
-/* Until it ended; false: it hangs. */
-static bool watch(pid_t pid, const struct rcache_options *o,
-                  struct rcache_board *board, int *status)
-{
-    uint64_t last[RCACHE_THREADS + RCACHE_DISTURBERS] = {0};
-    double moved[RCACHE_THREADS + RCACHE_DISTURBERS] = {0};
-    double begin = now(), stopped = 0;
-
-    for (;; usleep(20000)) {
-        if (waitpid(pid, status, WNOHANG) == pid)
-            return true;
-        if (!stopped && (now() - begin > o->seconds ||
-                         torture_int(&board->stop) ||
-                         torture_get(&board->wrong))) {
-            atomic_store_explicit(&board->stop, 1, memory_order_relaxed);
-            stopped = now();
-        }
-        if (stopped ? now() - stopped > 2 * STILL
-                    : longest(o, board, last, moved) > STILL)
-            return false;
-    }
-}
-
-/* Ends the child. Says what it was. */
-static bool judge(const struct rcache_options *o, struct rcache_board *board,
-                  bool ended, int status)
-{
-    uint64_t wrong = torture_get(&board->wrong);
-
-    if (!ended)
-        printf("  HUNG: a thread stood still for %g s\n", STILL);
-    else if (WIFSIGNALED(status))
-        printf("  killed by %s\n", strsignal(WTERMSIG(status)));
-    if (board->error[0])
-        printf("  error: %s\n", board->error);
-    if (board->counts[0])
-        printf("  %s\n", board->counts);
-    if (wrong)
-        printf("  WRONG after %.2f s: %s\n", board->first_wrong, board->what);
-    else
-        printf("  no wrong byte\n");
-    if (o->blind)
-        return wrong && board->first_wrong <= CONTROL;
-    return ended && !status && !wrong && !board->error[0];
-}
-
-static int phase(struct rcache_options o, bool blind)
-{
-    int fd = memfd_create("torture", 0), status = 0;
-    struct rcache_board *board;
-    bool ended, passed;
-    pid_t pid;
-
-    if (fd < 0 || ftruncate(fd, sizeof(*board))) {
-        perror("torture: board");
-        return 2;
-    }
-    board = torture_map(fd, sizeof(*board));
-    o.blind = blind;
-    if (blind)
-        o.seconds = CONTROL;
-    printf("\nphase %s\n", blind ? "control" : "cache");
-    fflush(stdout);
-    pid = start(&o, fd);
-    if (pid < 0) {
-        perror("torture: fork");
-        return 2;
-    }
-    ended = watch(pid, &o, board, &status);
-    if (!ended) {
-        kill(pid, SIGABRT); /* a core, if somebody wants it */
-        waitpid(pid, NULL, 0);
-    }
-    passed = judge(&o, board, ended, status);
-    printf("%s %s\n", passed ? "PASS" : "FAIL", blind ? "control" : "cache");
-    close(fd);
-    munmap(board, sizeof(*board));
-    return passed ? 0 : 1;
-}
+"Built with a sanitizer, memory of malloc and stacks are left out: there they\n"
+"are the sanitizer's, which gives memory back by system calls of its own.\n"
+"The first SIGINT or SIGTERM ends a phase and prints what it found.\n"
+"Exit status: 0 when all went as demanded; 1 when not; 2 for bad usage; 77\n"
+"when it cannot run here, and why is printed: no io_uring, too little memory\n"
+"that may be pinned, or jemalloc in a build with a sanitizer.\n";
 
 static int usage(const char *value)
 {
@@ -241,6 +87,22 @@ static int parse(int argc, char **argv, struct rcache_options *o,
     return optind + 1 == argc ? -1 : usage(argv[argc - 1]);
 }
 
+static void interrupt(int number)
+{
+    rcache_interrupted = number;
+}
+
+/* The first one ends the phase in good order, the next one at once. */
+static void stop_for(int number)
+{
+    struct sigaction action = {.sa_handler = interrupt,
+                               .sa_flags = SA_RESETHAND};
+    struct sigaction before;
+
+    if (!sigaction(number, NULL, &before) && before.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
 int torture_rcache_main(int argc, char **argv)
 {
     struct rcache_options o = {.seconds = 60, .threads = 4};
@@ -253,18 +115,25 @@ int torture_rcache_main(int argc, char **argv)
     status = parse(argc, argv, &o, modes);
     if (status >= 0)
         return status;
-    if (TORTURE_OWN_MALLOC) {
-        fputs("torture: skipped: built with a sanitizer, whose malloc gives "
-              "memory back by system calls of its own, which nobody sees\n",
-              stderr);
+    if (TORTURE_OWN_MALLOC && o.jemalloc) {
+        fputs("torture: skipped: built with a sanitizer, which brings its own "
+              "malloc\n", stderr);
         return 77;
     }
+    status = torture_rcache_probe(&o);
+    if (status)
+        return status;
     printf("torture rcache: seed %lu, %u workers, %u s, %s\n",
            (unsigned long)o.seed, o.threads, o.seconds,
            o.jemalloc ? "jemalloc" : "glibc");
-    status = modes[0] ? phase(o, false) : 0;
-    if (modes[1] && status < 2)
-        status |= phase(o, true);
+    stop_for(SIGINT);
+    stop_for(SIGTERM);
+    stop_for(SIGHUP);
+    status = modes[0] ? torture_rcache_phase(o, false) : 0;
+    if (modes[1] && status < 2 && !rcache_interrupted)
+        status |= torture_rcache_phase(o, true);
+    if (rcache_interrupted)
+        raise(rcache_interrupted);
     if (status)
         printf("\ntry again with --seed %lu (which fixes the choices, not the "
                "timing)\n", (unsigned long)o.seed);

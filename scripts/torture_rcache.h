@@ -2,7 +2,8 @@
 /*
  * scripts/torture rcache: the parent (torture_rcache.c) watches a child, which
  * runs workers (torture_rcache_child.c) on blocks of memory that come and go
- * in every way there is (torture_rcache_blocks.c), while others disturb them
+ * in every way there is (torture_rcache_blocks.c and those of its header, and
+ * counted in torture_rcache_ways.c), while others disturb them
  * (torture_rcache_disturb.c).
  *
  * Counters on the board are relaxed: written by one side, read for their
@@ -11,14 +12,16 @@
 #ifndef LAPSE_TORTURE_RCACHE_H
 #define LAPSE_TORTURE_RCACHE_H
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "torture_rcache_ways.h"
+
 #define RCACHE_THREADS 32
 #define RCACHE_DISTURBERS 3
-#define RCACHE_LIBRARY_MEMORY (256u << 10)
 
 struct rcache_options {
     unsigned seconds, threads;
@@ -33,10 +36,17 @@ struct rcache_board {
     double first_wrong;   /* seconds after the start */
     char what[200];       /* of the first wrong byte */
     char error[200];      /* something that must not be */
+    struct rcache_ways ways;
     char counts[400];     /* for people */
 };
 
 int torture_rcache_main(int argc, char **argv);
+/* 0: it can run here; else it said why not, and this is the exit status. */
+int torture_rcache_probe(const struct rcache_options *o);
+/* One phase: the exit status. */
+int torture_rcache_phase(struct rcache_options o, bool blind);
+/* The signal that asked for an end, or 0. */
+extern volatile sig_atomic_t rcache_interrupted;
 /* For a re-executed child; else it returns. */
 void torture_rcache_enter_child(int argc, char **argv);
 
@@ -44,6 +54,13 @@ void torture_rcache_enter_child(int argc, char **argv);
 extern struct rcache_board *rcache_board;
 extern struct rcache_options rcache_options;
 int torture_rcache_child(void);
+
+/* Of every three seeds, one lets the cache merge registrations. */
+static inline size_t rcache_merge_bytes(const struct rcache_options *o)
+{
+    return o->seed % 3 ? 0 : (size_t)1 << 20;
+}
+
 void rcache_trouble(const char *what, int err); /* err: -errno or 0 */
 
 /* A block of memory. */
@@ -51,19 +68,21 @@ struct block {
     char *p;
     size_t len;
     unsigned kind;    /* how it was made */
-    void *handle;     /* of a library */
+    void *handle;     /* what its kind wants to know later */
     int fd;           /* of a file; -1 */
+    bool deep;        /* of a library opened RTLD_DEEPBIND */
 };
-#define BLOCK_KINDS 10
-extern const char *const block_kind_name[BLOCK_KINDS];
 
 uint64_t rcache_random(uint64_t *state);
+/* In every thread's absence. */
+void blocks_start(const char *library);
+void blocks_finish(void);
 /* False: this kind is not to be had now. */
 bool block_make(struct block *b, uint64_t *random);
+const char *block_kind_name(const struct block *b);
 /* Release it, all or in part, in one of the ways of its kind. What is left, or
  * new, stays in *b; b->p NULL: nothing. */
 const char *block_release(struct block *b, uint64_t *random);
-void blocks_start(const char *library);
 
 /* torture_rcache_disturb.c; until board->stop */
 void *disturb_trim(void *rounds);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "rcache/lapse_rcache_backends.h"
 #include "ring.h"
@@ -19,7 +20,7 @@
 
 #define BLOCKS 12
 #define SLOTS 4096
-#define LEN_MOST ((size_t)4 << 20)
+#define LEN_MOST ((size_t)1 << 20)
 #define LIMIT_REGIONS 30 /* so that there is eviction */
 
 struct rcache_board *rcache_board;
@@ -38,14 +39,16 @@ struct worker {
     unsigned number;
     uint64_t random, pattern;
     int file;
-    char *expected;
+    char *expected, *seen; /* in the file */
     struct block block[BLOCKS];
     const char *released[BLOCKS]; /* how that place's memory went last */
 };
 
 void rcache_trouble(const char *what, int err)
 {
-    if (!rcache_board->error[0])
+    static _Atomic bool said;
+
+    if (!atomic_exchange_explicit(&said, true, memory_order_relaxed))
         snprintf(rcache_board->error, sizeof(rcache_board->error), "%s%s%s",
                  what, err ? ": " : "", err ? strerror(-err) : "");
     atomic_store_explicit(&rcache_board->stop, 1, memory_order_relaxed);
@@ -80,7 +83,7 @@ static void wrong(struct worker *w, struct block *b, unsigned place,
     snprintf(rcache_board->what, sizeof(rcache_board->what),
              "byte %zu of %zu at %p, %s, as %s saw it: %02x, not %02x; last "
              "released by: %s",
-             i, b->len, (void *)b->p, block_kind_name[b->kind], who,
+             i, b->len, (void *)b->p, block_kind_name(b), who,
              (uint8_t)got[i], (uint8_t)w->expected[i],
              w->released[place] ? w->released[place] : "nothing");
 }
@@ -100,7 +103,7 @@ static int transfer(int op, int file, void *p, size_t len, lapse_region *r)
 /* Both ways through the device. */
 static void use(struct worker *w, unsigned place, lapse_region *r)
 {
-    static __thread char seen[LEN_MOST];
+    char *seen = w->seen;
     struct block *b = &w->block[place];
     int n;
 
@@ -141,6 +144,29 @@ static void release(struct worker *w, unsigned place)
     atomic_fetch_add_explicit(&releases, 1, memory_order_relaxed);
 }
 
+static void put_handed_over(void)
+{
+    for (int i = 0; i < 16; i++) {
+        lapse_region *r = atomic_exchange_explicit(&handed_over[i], NULL,
+                                                   memory_order_acq_rel);
+        if (r)
+            lapse_rcache_put(cache, r);
+    }
+}
+
+/* What others have in use counts, too, where a limit is low. */
+static int get(struct block *b, lapse_region **r)
+{
+    int err = lapse_rcache_get(cache, b->p, b->len, 3, r);
+
+    for (int i = 0; err == -ENOMEM && i < 1000; i++) {
+        put_handed_over();
+        usleep(1000);
+        err = lapse_rcache_get(cache, b->p, b->len, 3, r);
+    }
+    return err;
+}
+
 static void work(struct worker *w)
 {
     unsigned place = (unsigned)(rcache_random(&w->random) % BLOCKS);
@@ -151,13 +177,15 @@ static void work(struct worker *w)
 
     if (!b->p && !block_make(b, &w->random))
         return;
-    err = lapse_rcache_get(cache, b->p, b->len, 3, &r);
+    err = get(b, &r);
     if (err == -EAGAIN) {
         atomic_fetch_add_explicit(&retries, 1, memory_order_relaxed);
         return;
     }
     if (err) {
-        rcache_trouble("lapse_rcache_get", err);
+        rcache_trouble(err == -ENOMEM ? "lapse_rcache_get: too little memory "
+                                        "may be pinned, raise ulimit -l"
+                                      : "lapse_rcache_get", err);
         return;
     }
     use(w, place, r);
@@ -181,6 +209,7 @@ static void *worker_main(void *arg)
     w->pattern = ~w->random;
     w->file = memfd_create("device", MFD_CLOEXEC);
     w->expected = malloc(LEN_MOST);
+    w->seen = malloc(LEN_MOST);
     disturb_know(w->number);
     while (!atomic_load_explicit(&rcache_board->stop, memory_order_relaxed)) {
         work(w);
@@ -192,6 +221,7 @@ static void *worker_main(void *arg)
         while (w->block[i].p)
             release(w, i);
     free(w->expected);
+    free(w->seen);
     close(w->file);
     return NULL;
 }
@@ -201,7 +231,7 @@ static int start_cache(void)
     struct lapse_rcache_limits limits = {
         .size = sizeof(limits),
         .max_regions = LIMIT_REGIONS,
-        .merge_bytes = rcache_options.seed % 3 ? 0 : (size_t)1 << 20,
+        .merge_bytes = rcache_merge_bytes(&rcache_options),
         .flags = rcache_options.blind ? LAPSE_RCACHE_BLIND : 0};
     int err = ring_open(&ring, 8);
 
@@ -227,14 +257,24 @@ static void say_counts(void)
 
 static void stop_cache(void)
 {
-    for (int i = 0; i < 16; i++)
-        if (handed_over[i])
-            lapse_rcache_put(cache, handed_over[i]);
-    int err = lapse_rcache_destroy(cache);
+    int err;
+
+    put_handed_over();
+    err = lapse_rcache_destroy(cache);
     if (err)
         rcache_trouble("lapse_rcache_destroy", err);
     lapse_rcache_uring_close(&ops);
     ring_close(&ring);
+}
+
+static void start_thread(pthread_t *t, void *(*run)(void *), void *arg)
+{
+    int err = pthread_create(t, NULL, run, arg);
+
+    if (err) {
+        rcache_trouble("pthread_create", -err);
+        exit(1);
+    }
 }
 
 int torture_rcache_child(void)
@@ -253,14 +293,15 @@ int torture_rcache_child(void)
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (unsigned i = 0; i < n; i++) {
         worker[i].number = i;
-        pthread_create(&thread[i], NULL, worker_main, &worker[i]);
+        start_thread(&thread[i], worker_main, &worker[i]);
     }
     for (unsigned i = 0; i < RCACHE_DISTURBERS; i++)
-        pthread_create(&thread[n + i], NULL, disturb[i],
-                       &rcache_board->rounds[n + i]);
+        start_thread(&thread[n + i], disturb[i],
+                     &rcache_board->rounds[n + i]);
     atomic_store_explicit(&rcache_board->running, 1, memory_order_relaxed);
     for (unsigned i = 0; i < n + RCACHE_DISTURBERS; i++)
         pthread_join(thread[i], NULL);
+    blocks_finish();
     say_counts();
     stop_cache();
     return rcache_board->error[0] ? 1 : 0;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,8 +47,10 @@ void *disturb_trim(void *rounds)
 /* What a child releases is its own; its cache is none of its business. */
 static void child(void)
 {
-    char *p = malloc(300000);
+    char *p;
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* should it hang */
+    p = malloc(300000);
     p[0] = 1;
     free(p);
     p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
