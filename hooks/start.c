@@ -18,11 +18,14 @@
 #include "hooks/coverage.h"
 #include "hooks/free.h"
 #include "hooks/site.h"
+#include "hooks/snapshot.h"
 #include "shim/config.h"
 #include "shim/log.h"
 #include "shim/range.h"
 #include "shim/report.h"
 #include "shim/sys.h"
+#include "shim/trace.h"
+#include "shim/trace_release.h"
 
 /*
  * A musl program that the library is preloaded into, perhaps for its
@@ -116,7 +119,9 @@ __attribute__((constructor)) static void start(int argc, char **argv,
         return;
     started = true;
     shim_start(environment);
-    caller_start(lapse_reporting);
+    caller_start(lapse_observing != 0);
+    if (lapse_trace.stack_bytes)
+        lapse_snapshot = snapshot_take;
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
                           memory_order_relaxed);
     report_modules();
@@ -134,7 +139,8 @@ __attribute__((destructor)) static void stop(void)
     if (!started)
         return;
     report_modules();
-    if (lapse_reporting)
+    if (observing(OBSERVE_REPORT))
         note_changes();
     report_refresh();
+    trace_stop();
 }
