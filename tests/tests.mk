@@ -62,8 +62,13 @@ $(BUILD)/tests/test_maps: $(BUILD)/tests/test_maps.o $(call objects,hooks/maps)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
 
-$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(BUILD)/tests/test_maps, \
-    $(CRITERION)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
+TRACETEST := $(filter $(BUILD)/tests/test_trace_read%,$(CRITERION))
+$(TRACETEST): %: %.o $(call objects,$(TRACE_SRC))
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
+
+$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(BUILD)/tests/test_maps \
+    $(TRACETEST), $(CRITERION)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
@@ -80,6 +85,7 @@ $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) $(RCACHELIB) -L$(BUILD) \
 	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
+$(BUILD)/tests/api_trace_read: $(call objects,$(TRACE_SRC))
 
 # Run by sandbox.sh and faults.sh; honest has the library preloaded.
 SANDBOX  := $(addprefix $(BUILD)/tests/,confine honest faults)
