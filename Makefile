@@ -30,7 +30,7 @@ HOT      := shim/inflight shim/queue shim/pool shim/filter_query shim/release \
             shim/meet shim/wake shim/publish shim/report_caller hooks/hook \
             hooks/advice hooks/caller hooks/shm_range hooks/huge_range \
             hooks/maps hooks/file hooks/file_range hooks/free_hook \
-            hooks/backstop_range hooks/entry_x86_64
+            hooks/backstop_range hooks/snapshot hooks/entry_x86_64
 SHIM     := $(patsubst %.c,%,$(wildcard shim/*.c))
 HOOKS    := $(patsubst %.c,%,$(wildcard hooks/*.c)) \
             $(patsubst %.S,%,$(wildcard hooks/*.S))

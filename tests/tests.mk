@@ -62,8 +62,13 @@ $(BUILD)/tests/test_maps: $(BUILD)/tests/test_maps.o $(call objects,hooks/maps)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
 
-$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(BUILD)/tests/test_maps, \
-    $(CRITERION)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
+$(BUILD)/tests/test_snapshot: $(BUILD)/tests/test_snapshot.o \
+    $(call objects,hooks/snapshot hooks/maps)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
+
+$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) \
+    $(addprefix $(BUILD)/tests/test_,maps snapshot),$(CRITERION)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
