@@ -59,7 +59,7 @@ long hook_process_madvise(long a0, long a1, long a2, long a3, long a4,
 
     if (advice_releases((int)a3) && a1 && a2 > 0 && a2 <= UIO_MAXIOV) {
         release_claim(&r, range_pack(0, USER_END));
-        account(&r, LAPSE_PATH_PROCESS_MADVISE, 0, stack);
+        account(&r, LAPSE_PATH_PROCESS_MADVISE, 0, 0, stack);
         if (atomic_load_explicit(&lapse_live, memory_order_seq_cst))
             publish_iov(&r, (unsigned long)a1, (size_t)a2,
                         (int)a3 == MADV_REMOVE && file_wanted());

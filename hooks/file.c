@@ -100,7 +100,7 @@ static long cut(long nr, int fd, const char *path, long len, unsigned counted,
         if (!file_same(&file, &after))
             publish(&r, &after, from, TO_THE_END);
     }
-    account(&r, counted, bytes, stack);
+    account(&r, counted, 0, bytes, stack);
     release_end(&r);
     return ret;
 }
@@ -161,7 +161,7 @@ long hook_fallocate(long a0, long a1, long a2, long a3, long a4, long a5,
         bytes = publish_hole(&r, &file, (int)a1, (uint64_t)a2, (uint64_t)a3);
     }
     ret = sys_call6(SYS_fallocate, a0, a1, a2, a3, a4, a5);
-    account_site(&r, LAPSE_PATH_FALLOCATE, bytes, stack);
+    account_site(&r, LAPSE_PATH_FALLOCATE, 0, bytes, stack);
     release_end(&r);
     cancel_again(was);
     return ret;
@@ -187,7 +187,7 @@ long hook_remove(long a0, long a1, long a2, long a3, long a4, long a5,
     ret = sys_call3(SYS_madvise, a0, a1, a2);
     if (lifted)
         backstop_after(start, end);
-    account(&r, LAPSE_PATH_MADVISE, end - start, stack);
+    account(&r, LAPSE_PATH_MADVISE, start, end, stack);
     release_end(&r);
     return ret;
 }
@@ -232,7 +232,7 @@ static long open_claimed(const struct opening *o, const struct file_id *file)
         if (!file_same(file, &after))
             publish(&r, &after, 0, TO_THE_END);
     }
-    account_site(&r, LAPSE_PATH_OPEN, bytes, o->stack);
+    account_site(&r, LAPSE_PATH_OPEN, 0, bytes, o->stack);
     release_end(&r);
     cancel_again(was);
     return ret;
@@ -258,7 +258,7 @@ static void count_alone(const struct opening *o)
     struct release r;
 
     release_claim(&r, RANGE_NOTHING);
-    account_site(&r, LAPSE_PATH_OPEN, 0, o->stack);
+    account_site(&r, LAPSE_PATH_OPEN, 0, 0, o->stack);
     release_end(&r);
     cancel_again(was);
 }

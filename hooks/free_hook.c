@@ -26,6 +26,7 @@
 #include "hooks/free_hook.h"
 
 #include "hooks/caller.h"
+#include "hooks/trace_release.h"
 #include "shim/release.h"
 
 #define CHUNK_FLAGS ((size_t)7)
@@ -69,11 +70,15 @@ static bool block_of(const struct free_function *f, void *p, struct block *b)
 static void count(struct release *r, const struct block *b,
                   const uintptr_t *stack)
 {
+    enum inside inside;
     uintptr_t pc;
 
-    if (lapse_reporting)
-        release_count(r, LAPSE_PATH_FREE, b->end - b->start, 1,
-                      caller_inside(stack, LAPSE_PATH_FREE, &pc));
+    if (!lapse_observing)
+        return;
+    inside = caller_inside(stack, LAPSE_PATH_FREE, &pc);
+    release_count(r, LAPSE_PATH_FREE, b->end - b->start, 1, inside);
+    if (observing(OBSERVE_TRACE))
+        trace_release(r, b->start, b->end, LAPSE_PATH_FREE, inside, pc);
 }
 
 /* Is this thread inside a hook that tells of this block? */
@@ -133,7 +138,7 @@ static bool is_asked(const struct free_function *f, uintptr_t size,
 {
     if (f->kind == FREE_IN_PLACE && size >= b->end - b->start)
         return false;
-    return (lapse_reporting || release_free_wanted(b->start, b->end)) &&
+    return (lapse_observing || release_free_wanted(b->start, b->end)) &&
            !is_told(b->start);
 }
 

@@ -95,7 +95,7 @@ static void tail_end(struct tail *t)
     do {                                                                      \
         /* outside of the hull nothing is registered */                       \
         bool lifted_ = release_begin(&(r), start, end, reason);               \
-        account(&(r), path, (end) - (start), stack);                          \
+        account(&(r), path, start, end, stack);                               \
         lifted_ = lifted_ && backstop_before(start, end);                     \
         ret = (call);                                                         \
         if (lifted_ || replaces(path))                                        \
@@ -225,6 +225,7 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
     if (has_target) {
         to_end = huge_end(to, to_end, HUGE_MAPPED, a0);
         release_begin(&target, to, to_end, LAPSE_REASON_REPLACE);
+        note(&target, LAPSE_PATH_MREMAP, to, to_end, stack);
         backstop_before(to, to_end);
     }
     old_tail_begin(&tail, a0, has_old ? a1 : 0);

@@ -21,7 +21,7 @@ size_t shm_segment_size(int id)
 {
     struct shmid_ds ds;
 
-    if (!subscribed() && !lapse_reporting)
+    if (!subscribed() && !lapse_observing)
         return USER_END;
     if (sys(SYS_shmctl, id, IPC_STAT, &ds))
         return USER_END;
@@ -51,7 +51,7 @@ uintptr_t shm_attached_end(uintptr_t start)
 {
     struct attached a = {.start = start};
 
-    if ((!subscribed() && !lapse_reporting) || !maps_each(take, &a))
+    if ((!subscribed() && !lapse_observing) || !maps_each(take, &a))
         return USER_END;
     return a.end ? a.end : start + PAGE_SIZE; /* not attached: it fails */
 }

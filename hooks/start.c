@@ -23,6 +23,7 @@
 #include "shim/range.h"
 #include "shim/report.h"
 #include "shim/sys.h"
+#include "shim/trace.h"
 
 /*
  * A musl program that the library is preloaded into, perhaps for its
@@ -116,7 +117,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
         return;
     started = true;
     shim_start(environment);
-    caller_start(lapse_reporting);
+    caller_start(lapse_observing != 0);
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
                           memory_order_relaxed);
     report_modules();
@@ -134,7 +135,8 @@ __attribute__((destructor)) static void stop(void)
     if (!started)
         return;
     report_modules();
-    if (lapse_reporting)
+    if (observing(OBSERVE_REPORT))
         note_changes();
     report_refresh();
+    trace_stop();
 }

@@ -8,6 +8,7 @@
 
 #include "log.h"
 #include "release.h"
+#include "trace_file.h"
 
 #define RECORDS_DEFAULT 4096
 #define RECORDS_MIN 64
@@ -32,15 +33,22 @@ static int parse(const char *text, uint64_t min, uint64_t max, uint64_t *out)
     return 0;
 }
 
-static void set_records(const char *value)
+static void set_number(const char *name, const char *value, uint64_t min,
+                       uint64_t max, uint32_t *out, const char *instead)
 {
     uint64_t n;
 
-    if (parse(value, RECORDS_MIN, RECORDS_MAX, &n))
-        log_warn("LAPSE_RECORDS=%s: want a number from %u to %u; using %u",
-                 value, RECORDS_MIN, RECORDS_MAX, lapse_config.records);
+    if (parse(value, min, max, &n))
+        log_warn("%s=%s: want a number from %lu to %lu; %s", name, value,
+                 (unsigned long)min, (unsigned long)max, instead);
     else
-        lapse_config.records = (uint32_t)n;
+        *out = (uint32_t)n;
+}
+
+static void set_records(const char *value)
+{
+    set_number("LAPSE_RECORDS", value, RECORDS_MIN, RECORDS_MAX,
+               &lapse_config.records, "using 4096");
 }
 
 static void set_report(const char *value)
@@ -49,6 +57,26 @@ static void set_report(const char *value)
         lapse_config.report = value;
     else
         log_warn("LAPSE_REPORT is empty: want a directory; no report kept");
+}
+
+static void set_stacks(const char *value)
+{
+    set_number("LAPSE_STACKS", value, 1, TRACE_STACK_KB_MAX,
+               &lapse_config.stacks, "no stacks are kept");
+}
+
+static void set_trace_ring(const char *value)
+{
+    set_number("LAPSE_TRACE_RING", value, 64, 65536, &lapse_config.trace_ring,
+               "using the default");
+}
+
+static void set_trace(const char *value)
+{
+    if (*value)
+        lapse_config.trace = value;
+    else
+        log_warn("LAPSE_TRACE is empty: want a directory; no trace kept");
 }
 
 static void set_free(const char *value)
@@ -96,6 +124,9 @@ static const struct variable {
 } variables[] = {
     {"LAPSE_RECORDS", set_records},
     {"LAPSE_REPORT", set_report},
+    {"LAPSE_TRACE", set_trace},
+    {"LAPSE_STACKS", set_stacks},
+    {"LAPSE_TRACE_RING", set_trace_ring},
     {"LAPSE_FREE", set_free},
     {"LAPSE_BACKSTOP", set_backstop},
     {"LAPSE_LIBRARY", set_nothing},

@@ -10,6 +10,11 @@
  *   LAPSE_BACKSTOP=uffd  let the kernel tell of what no site sees, in watched
  *                     ranges (default none)
  *   LAPSE_REPORT=DIR  keep counters in files in DIR; set by `lapse run`
+ *   LAPSE_TRACE=DIR   keep a trace in a file in DIR: see trace.h
+ *   LAPSE_STACKS=KB   with the stack of each release, up to so much of it (1
+ *                     to 64; default none)
+ *   LAPSE_TRACE_RING=KB  of each of the trace's rings (64 to 65536, rounded up
+ *                     to a power of two; default 256, with stacks 4096)
  */
 #ifndef LAPSE_CONFIG_H
 #define LAPSE_CONFIG_H
@@ -20,6 +25,9 @@
 struct lapse_config {
     uint32_t records;
     const char *report; /* NULL = no */
+    const char *trace;  /* NULL = no */
+    uint32_t stacks;     /* KB, 0 = no */
+    uint32_t trace_ring; /* KB, 0 = default */
     bool free;          /* hook free and its like */
     bool backstop;      /* userfaultfd on watched ranges */
 };

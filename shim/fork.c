@@ -19,48 +19,41 @@
 #include "inflight.h"
 #include "report.h"
 #include "subscriber.h"
+#include "trace.h"
 
 /* Which of them this fork took; written with the registry held. */
 static bool took[SUBSCRIBERS_MAX + 1];
 
-/* On a page that the kernel empties in every child that copies memory; those
- * that fork() made set it again. NULL: not to be had, or not needed yet. */
-static _Atomic uint32_t *_Atomic mark;
+_Atomic uint32_t *_Atomic lapse_fork_mark;
 
 static void set_mark(void)
 {
-    _Atomic uint32_t *at = atomic_load_explicit(&mark, memory_order_relaxed);
+    _Atomic uint32_t *at =
+        atomic_load_explicit(&lapse_fork_mark, memory_order_relaxed);
 
     if (at)
         atomic_store_explicit(at, 1, memory_order_relaxed);
 }
 
-void fork_mark(void)
+bool fork_mark(void)
 {
     long at;
 
-    if (atomic_load_explicit(&mark, memory_order_relaxed))
-        return;
+    if (atomic_load_explicit(&lapse_fork_mark, memory_order_relaxed))
+        return true;
     at = sys(SYS_mmap, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at < 0 && at > -4096)
-        return;
+        return false;
     if (sys(SYS_madvise, at, PAGE_SIZE, MADV_WIPEONFORK)) {
         sys(SYS_munmap, at, PAGE_SIZE);
-        return;
+        return false;
     }
     *(_Atomic uint32_t *)at = 1;
     /* release K1: the 1, for fork_was_raw() of other threads */
-    atomic_store_explicit(&mark, (_Atomic uint32_t *)at,
+    atomic_store_explicit(&lapse_fork_mark, (_Atomic uint32_t *)at,
                           memory_order_release);
-}
-
-bool fork_was_raw(void)
-{
-    /* acquire K2: pairs with K1 in fork_mark() */
-    _Atomic uint32_t *at = atomic_load_explicit(&mark, memory_order_acquire);
-
-    return at && !atomic_load_explicit(at, memory_order_relaxed);
+    return true;
 }
 
 static void before(void)
@@ -85,6 +78,7 @@ static void give_back(void)
 
 static void in_child(void)
 {
+    trace_fork_child(); /* until set_mark() no trace is written */
     set_mark();
     report_fork_child();
     atomic_store_explicit(&lapse_subscribers.registry.waiters, 0,

@@ -334,6 +334,65 @@ struct lapse_stats {
  */
 int lapse_stats(struct lapse_stats *out);
 
+/*
+ * Events of the program's own, in the trace that LAPSE_TRACE=DIR keeps
+ * (lapse-trace(5)), between the releases, in the order of time.
+ */
+
+/* Bytes that an event has at most. */
+#define LAPSE_EVENT_MAX 4096
+
+/*
+ * Writes what `event` points at into the buffer. Returns how many bytes it
+ * wrote, at most room; more than room: nothing is kept. Runs where
+ * lapse_event_write() was called, holding nothing; it must return, and may
+ * call lapse_event_write() itself.
+ */
+typedef size_t (*lapse_event_encode)(void *buffer, size_t room,
+                                     const void *event);
+
+/* A type of events. {0} is none. */
+typedef struct lapse_event_type {
+    uint32_t index; /* private */
+} lapse_event_type;
+
+extern uint32_t lapse_trace_on; /* private */
+
+/*
+ * Is a trace kept? One load: for who would rather not collect what nobody
+ * reads. lapse_event_write() asks itself.
+ * MT yes; AS yes; allocates nothing; CB yes (INLINE too); fork: usable.
+ */
+static inline bool lapse_tracing(void)
+{
+    return __atomic_load_n(&lapse_trace_on, __ATOMIC_RELAXED) != 0;
+}
+
+/*
+ * Make a type of events known, by its name (up to 63 bytes). layout says what
+ * encode writes, for who prints it: fields "name:type", a blank between them,
+ * of the types u8 u16 u32 u64 i8 i16 i32 i64 (numbers), x8 x16 x32 x64 (in
+ * hex), f64, str (the rest, text); they lie one behind the other without gaps.
+ * NULL: bytes. Up to 183 bytes long. Works without a trace, too. The module
+ * that encode is of stays loaded from now on, and so does the type.
+ * Returns 0; -EINVAL (no name, no encode, too long), -ENOSPC (256 types),
+ * -ECHILD. MT yes; AS no; may allocate; CB yes; fork: the child has it too.
+ */
+int lapse_event_register(const char *name, const char *layout,
+                         lapse_event_encode encode, lapse_event_type *out);
+
+/*
+ * Write an event; encode is called with it, if a trace is kept. It is whole in
+ * the trace when this returns 0. Old ones are overwritten, never waited for.
+ * Returns 0 (also without a trace); -EBADF (lapse_event_register() did not
+ * give this type), -EMSGSIZE (encode had more than room), -ENOSPC (no memory
+ * for it; counted in the trace), -ECHILD (in a child forked without fork's
+ * handlers). MT yes; AS yes, if encode is, also interrupting a write or an
+ * encode of the same type; allocates nothing; CB yes (INLINE too); fork:
+ * usable.
+ */
+int lapse_event_write(lapse_event_type type, const void *event);
+
 /* Names for people: "munmap", "overflow"; "?" when unknown. AS-safe. */
 const char *lapse_reason_name(unsigned reason);
 const char *lapse_path_name(unsigned path);

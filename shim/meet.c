@@ -3,6 +3,7 @@
 
 #include "inflight.h"
 #include "release.h"
+#include "trace.h"
 #include "wake.h"
 
 /*
@@ -31,6 +32,11 @@ static void tell_in_flight(struct subscriber *s, unsigned slot,
                                          memory_order_relaxed) +
                1;
     what.turn = turn;
+    trace_tell(TRACE_NO_SLOT, TRACE_PUBLISH, 0, s,
+               &(struct lapse_event){.addr = start,
+                                     .len = end - start,
+                                     .reason = what.reason,
+                                     .seq = what.seq});
     release_record(s, &what);
 }
 

@@ -16,6 +16,8 @@
 
 #include "backstop.h"
 #include "inflight.h"
+#include "release.h"
+#include "trace.h"
 
 #ifdef LAPSE_TEST_HOOKS
 int poll_test_no_redelivery;
@@ -80,14 +82,16 @@ static void unlink_after(struct subscriber *s, uint32_t before)
     pool_give(&s->pool, r);
 }
 
-static void to_event(const struct record *r, bool open,
-                     struct lapse_event *event)
+static void to_event(const struct subscriber *s, const struct record *r,
+                     bool open, struct lapse_event *event)
 {
     *event = (struct lapse_event){.addr = r->start,
                                   .len = r->end - r->start,
                                   .seq = r->seq,
                                   .reason = r->reason,
                                   .flags = open ? LAPSE_EVENT_OPEN : 0};
+    trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, open ? TRACE_EVENT_OPEN : 0, s,
+               event);
 }
 
 static bool overflow_due(struct subscriber *s, enum collect mode,
@@ -97,9 +101,8 @@ static bool overflow_due(struct subscriber *s, enum collect mode,
         return false;
     if (mode == COLLECT_DRAIN && s->overflow_told)
         return false;
-    *event = (struct lapse_event){.len = SIZE_MAX,
-                                  .reason = LAPSE_REASON_OVERFLOW,
-                                  .flags = LAPSE_EVENT_OVERFLOW};
+    *event = lapse_overflow_event;
+    trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, 0, s, event);
     s->overflow_told = s->round;
     return true;
 }
@@ -150,7 +153,7 @@ size_t poll_collect(struct subscriber *s, struct lapse_event *events,
             continue;
         }
         if (!(open && mode == COLLECT_DRAIN && r->told))
-            to_event(r, open, &events[count++]);
+            to_event(s, r, open, &events[count++]);
         r->told = s->round;
         if (open)
             s->cursor = index;

@@ -2,6 +2,7 @@
 #include "release.h"
 
 #include "subscriber.h"
+#include "trace.h"
 #include "wake.h"
 
 _Atomic uint64_t lapse_live;
@@ -10,6 +11,10 @@ struct subscribers lapse_subscribers;
 struct release_hull lapse_hull = {UINTPTR_MAX, 0};
 struct release_free lapse_free = {.hull = {UINTPTR_MAX, 0}};
 bool lapse_free_seen;
+const struct lapse_event lapse_overflow_event = {
+    .len = SIZE_MAX,
+    .reason = LAPSE_REASON_OVERFLOW,
+    .flags = LAPSE_EVENT_OVERFLOW};
 
 static void widen(struct release_hull *hull, uintptr_t start, uintptr_t end)
 {
@@ -63,7 +68,7 @@ void release_hull_reset(void)
             atomic_store_explicit(&lapse_free.near[i], 0,
                                   memory_order_relaxed);
     empty(&lapse_free.hull);
-    if (lapse_free_seen && lapse_reporting)
+    if (lapse_free_seen && lapse_observing)
         release_free_widen(LAPSE_MASK(LAPSE_REASON_FREE), 0, USER_END);
 }
 
@@ -111,6 +116,7 @@ static void overflow_one(struct subscriber *s)
     if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
         LAPSE_INLINE)
         return;
+    trace_tell(TRACE_NO_SLOT, TRACE_OVERFLOW, 0, s, &lapse_overflow_event);
     queue_collapse(&s->queue, &s->pool);
     atomic_fetch_add_explicit(&lapse_subscribers.overflowed, 1,
                               memory_order_relaxed);
@@ -153,6 +159,9 @@ static void call_inline(struct release *r, struct subscriber *s,
         atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
             LAPSE_INLINE &&
         callback) {
+        trace_tell(TRACE_NO_SLOT, TRACE_DELIVER,
+                   event->flags & LAPSE_EVENT_OPEN ? TRACE_EVENT_OPEN : 0, s,
+                   event);
         callback(event, atomic_load_explicit(&s->arg, memory_order_relaxed));
         atomic_fetch_add_explicit(&lapse_subscribers.delivered, 1,
                                   memory_order_relaxed);
@@ -220,6 +229,21 @@ bool release_record(struct subscriber *s, const struct record *what)
     return true;
 }
 
+static void trace_publish(const struct release *r, const struct subscriber *s,
+                          uintptr_t start, uintptr_t end, unsigned reason,
+                          uint64_t seq)
+{
+    struct lapse_event event = {
+        .addr = start, .len = end - start, .reason = reason, .seq = seq};
+    bool is_inline = atomic_load_explicit(&s->delivery,
+                                          memory_order_relaxed) ==
+                     LAPSE_INLINE;
+
+    trace_tell(r->slot ? (unsigned)(r->slot - lapse_in_flight.slot)
+                       : TRACE_NO_SLOT,
+               TRACE_PUBLISH, is_inline ? TRACE_INLINE : 0, s, &event);
+}
+
 static void publish_one(struct release *r, struct subscriber *s,
                         uintptr_t start, uintptr_t end, unsigned reason,
                         uint64_t seq)
@@ -260,6 +284,7 @@ void release_publish(struct release *r, uintptr_t start, uintptr_t end,
             continue;
         }
         next_seq(&seq);
+        trace_publish(r, s, start, end, reason, seq);
         if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
             LAPSE_INLINE) {
             struct lapse_event event = {.addr = start,
@@ -321,9 +346,6 @@ void release_void(struct release *r)
 
 static void inline_overflow(struct release *r)
 {
-    struct lapse_event event = {.len = SIZE_MAX,
-                                .reason = LAPSE_REASON_OVERFLOW,
-                                .flags = LAPSE_EVENT_OVERFLOW};
     uint64_t live = atomic_load_explicit(&lapse_live, memory_order_seq_cst);
 
     for (; live; live &= live - 1) {
@@ -331,7 +353,7 @@ static void inline_overflow(struct release *r)
 
         if (atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
             LAPSE_INLINE)
-            call_inline(r, s, &event);
+            call_inline(r, s, &lapse_overflow_event);
     }
 }
 

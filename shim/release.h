@@ -48,6 +48,10 @@ struct record;
  */
 bool release_record(struct subscriber *s, const struct record *what);
 
+/* What OVERFLOW is told as. */
+extern const struct lapse_event lapse_overflow_event
+    __attribute__((visibility("hidden")));
+
 /* Tell these subscribers (a bit each) that everything may have lapsed. */
 void release_overflow(uint64_t subscribers);
 

@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "report.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include "inflight.h"
 #include "log.h"
+#include "own_file.h"
 #include "subscriber.h"
 
 static struct report in_memory;
 struct report *lapse_report = &in_memory;
-_Bool lapse_reporting;
 
-static char directory[4096];
-/* A name that tells our files of one pid (exec) apart. */
-#define FILES_MAX 10000
+static struct own_dir directory;
 
 /* Marks for who compares with strace: what lies between is ours. */
 #define MARK_BEGIN 0x4c42
@@ -31,78 +26,17 @@ static void mark(int which)
     sys(SYS_madvise, 0, 0, which);
 }
 
-static void put_number(char **p, unsigned long n)
-{
-    char digits[20];
-    int i = 0;
-
-    do
-        digits[i++] = (char)('0' + n % 10);
-    while (n /= 10);
-    while (i)
-        *(*p)++ = digits[--i];
-}
-
-/* A new file DIR/PID.N, sized. Returns its descriptor or -errno. */
-static int file_new(long pid)
-{
-    char name[sizeof(directory) + 32];
-
-    for (unsigned n = 0; n < FILES_MAX; n++) {
-        size_t len = strlen(directory);
-        char *p = name + len;
-        long fd;
-
-        memcpy(name, directory, len);
-        *p++ = '/';
-        put_number(&p, (unsigned long)pid);
-        *p++ = '.';
-        put_number(&p, n);
-        *p = 0;
-        fd = sys(SYS_openat, AT_FDCWD, name,
-                 O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd == -EEXIST)
-            continue;
-        if (fd >= 0) {
-            long err = sys(SYS_ftruncate, fd, sizeof(struct report));
-
-            if (err) {
-                sys(SYS_close, fd);
-                return (int)err;
-            }
-        }
-        return (int)fd;
-    }
-    return -EEXIST;
-}
-
-/* A file above RLIMIT_FSIZE is not just refused: SIGXFSZ ends the program. */
-static _Bool file_may_be_made(void)
-{
-    struct rlimit limit;
-
-    return sys(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) ||
-           limit.rlim_cur >= sizeof(struct report);
-}
-
 /* Map a new file, over `at` if that is given. Returns it or NULL. */
-static struct report *map_new(void *at, long *err)
+static struct report *map_new(void *at, int *err)
 {
-    long pid = sys(SYS_getpid), addr;
-    long fd = file_may_be_made() ? file_new(pid) : -EFBIG;
     struct report *r;
+    void *map;
 
-    *err = fd;
-    if (fd < 0)
+    *err = own_file_map(&directory, "", sizeof(*r), at, &map);
+    if (*err)
         return NULL;
-    addr = sys(SYS_mmap, at, sizeof(struct report), PROT_READ | PROT_WRITE,
-               MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
-    sys(SYS_close, fd);
-    *err = addr;
-    if (addr < 0 && addr > -4096)
-        return NULL;
-    r = (struct report *)addr;
-    r->pid = (uint32_t)pid;
+    r = map;
+    r->pid = (uint32_t)sys(SYS_getpid);
     r->ppid = (uint32_t)sys(SYS_getppid);
     sys(SYS_prctl, PR_GET_NAME, r->name);
     r->tallies_used = REPORT_TALLIES;
@@ -113,26 +47,24 @@ static struct report *map_new(void *at, long *err)
 
 void report_start(const char *dir)
 {
-    struct report *r;
-    long err = -ENAMETOOLONG;
+    struct report *r = NULL;
+    int err = own_dir_open(&directory, dir);
 
-    if (strlen(dir) < sizeof(directory)) {
-        strcpy(directory, dir);
+    if (!err)
         r = map_new(NULL, &err);
-        if (r) {
-            lapse_report = r;
-            lapse_reporting = 1;
-            return;
-        }
+    if (r) {
+        lapse_report = r;
+        lapse_observing |= OBSERVE_REPORT;
+        return;
     }
     log_warn("LAPSE_REPORT=%s: no report file there (error %d); this process "
              "is not reported",
-             dir, (int)-err);
+             dir, -err);
 }
 
 void report_started(void)
 {
-    if (lapse_reporting)
+    if (observing(OBSERVE_REPORT))
         mark(MARK_END);
 }
 
@@ -171,7 +103,7 @@ void report_modules(void)
 {
     int nameless = 0;
 
-    if (!lapse_reporting)
+    if (!observing(OBSERVE_REPORT))
         return;
     lapse_report->modules_len = 0;
     dl_iterate_phdr(add_module, &nameless);
@@ -181,7 +113,7 @@ void report_refresh(void)
 {
     struct report *r = lapse_report;
 
-    if (!lapse_reporting)
+    if (!observing(OBSERVE_REPORT))
         return;
     r->in_flight_high = in_flight_high();
     r->delivered = atomic_load_explicit(&lapse_subscribers.delivered,
@@ -205,7 +137,7 @@ static void clear_counters(void)
                           memory_order_relaxed);
     atomic_store_explicit(&lapse_subscribers.overflowed, 0,
                           memory_order_relaxed);
-    if (!lapse_reporting)
+    if (!observing(OBSERVE_REPORT))
         memset(lapse_report->tallies, 0,
                in_flight_high() * sizeof(lapse_report->tallies[0]));
 }
@@ -216,10 +148,10 @@ void report_fork_child(void)
 {
     static char modules[REPORT_TEXT], warnings[sizeof(in_memory.warnings)];
     uint64_t modules_len, warnings_len;
-    long err;
+    int err;
 
     clear_counters();
-    if (!lapse_reporting)
+    if (!observing(OBSERVE_REPORT))
         return;
     mark(MARK_BEGIN);
     modules_len = lapse_report->modules_len;
@@ -232,7 +164,7 @@ void report_fork_child(void)
         lapse_report->modules_len = modules_len;
         lapse_report->warnings_len = warnings_len;
     } else {
-        lapse_reporting = 0;
+        lapse_observing &= ~(uint32_t)OBSERVE_REPORT;
         /* the parent's counters are not ours to add to */
         sys(SYS_mmap, lapse_report, sizeof(struct report),
             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,

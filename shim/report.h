@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "lapse.h"
+#include "observe.h"
 
 #define REPORT_MAGIC 0x31657370616cull /* "lapse1" */
 #define REPORT_TALLIES 1024            /* = IN_FLIGHT_SLOTS */
@@ -79,9 +80,6 @@ struct report {
 
 /* The place the counters are now; never NULL. */
 extern struct report *lapse_report __attribute__((visibility("hidden")));
-/* True with LAPSE_REPORT: callers and the inside_* columns are kept. */
-extern _Bool lapse_reporting __attribute__((visibility("hidden")));
-
 /* Move the counters into a file in dir. From the constructor only. */
 void report_start(const char *dir);
 /* The constructor is done: what comes now is the program's. */

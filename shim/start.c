@@ -5,6 +5,7 @@
 #include "fork.h"
 #include "log.h"
 #include "report.h"
+#include "trace.h"
 
 void shim_start(char **environment)
 {
@@ -12,5 +13,6 @@ void shim_start(char **environment)
     config_read(environment);
     if (lapse_config.report)
         report_start(lapse_config.report);
+    trace_start();
     fork_start();
 }

@@ -11,13 +11,12 @@
 #include "config.h"
 #include "drain.h"
 #include "fork.h"
+#include "hold.h"
 #include "inflight.h"
 #include "meet.h"
 #include "poll.h"
 #include "release.h"
 #include "wake.h"
-
-#pragma weak dladdr1 /* another C library has none: hooks/start.c */
 
 bool subscriber_second_copy;
 
@@ -63,24 +62,6 @@ int subscriber_lock(lapse_handle h, struct subscriber **out)
         lock_drop(&s->lock);
     *out = s;
     return err;
-}
-
-/* Hold the module of the callback loaded. NULL when it cannot go anyway. */
-static void *hold_module(lapse_callback callback)
-{
-    struct link_map *map = NULL;
-    Dl_info info;
-    void *handle;
-
-    if (!callback || !dladdr1((void *)(uintptr_t)callback, &info,
-                              (void **)&map, RTLD_DL_LINKMAP))
-        return NULL;
-    if (!map || !map->l_name[0]) /* the program itself */
-        return NULL;
-    handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle)
-        dlerror(); /* ours, not the program's */
-    return handle;
 }
 
 static int check_how(const struct lapse_subscription *how)
@@ -168,7 +149,7 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
         err = -ECHILD;
     if (err)
         return err;
-    module = hold_module(how->callback);
+    module = module_hold((const void *)(uintptr_t)how->callback);
     err = lock_take(&lapse_subscribers.registry);
     if (err)
         goto out;

@@ -9,7 +9,8 @@
  *
  * A ring is written by one thread at a time and never waits for a reader: it
  * overwrites. It is cut into blocks, no record crosses the end of a block, so
- * that a reader who was overtaken goes on at the next block.
+ * that a reader who was overtaken goes on at the next block. Records are
+ * multiples of 32 bytes.
  *
  * Positions count bytes since the ring was new; position p lies at byte
  * p % ring_bytes. A writer moves `begin` to behind what it is going to write,
@@ -30,7 +31,6 @@
 #define TRACE_TYPES 256
 #define TRACE_SEGMENT_BYTES (1u << 20)
 #define TRACE_STACK_KB_MAX 64
-#define TRACE_DATA_MAX 4096 /* bytes of an event of the program's own */
 
 struct trace_clock {
     uint64_t ticks;     /* what records have as their time */
@@ -94,8 +94,14 @@ struct trace_head {
     uint64_t begin, end; /* positions: R1 */
     uint64_t next;       /* number of the record to come */
     uint64_t ready;      /* bytes of the ring that memory was got for */
-    uint32_t off;        /* 1: nothing is written here any more */
+    uint32_t off;        /* enum trace_off */
     uint32_t spare[7];
+};
+
+enum trace_off {
+    TRACE_ON,
+    TRACE_FULL,  /* no memory for more of it: what is there can be read */
+    TRACE_FORKED /* its writer forked in the middle: not to be read */
 };
 
 enum trace_kind {
@@ -112,7 +118,7 @@ enum trace_kind {
 
 /* What each record begins with. */
 struct trace_record {
-    uint32_t bytes; /* of this record, a multiple of 8 */
+    uint32_t bytes; /* of this record, a multiple of 32 */
     uint16_t kind;  /* enum trace_kind */
     uint16_t flags;
     uint32_t tid;
@@ -125,6 +131,7 @@ struct trace_record {
 struct trace_clock_record {
     struct trace_record head;
     uint64_t monotonic;
+    uint64_t spare[3];
 };
 
 #define TRACE_HAS_STACK 0x1u   /* flag of RELEASE: a trace_stack follows */
@@ -159,7 +166,7 @@ struct trace_told {
 struct trace_user {
     struct trace_record head;
     uint32_t type; /* index into the event types */
-    uint32_t len;  /* bytes of data that follow; then up to 7 of nothing */
+    uint32_t len;  /* bytes of data that follow */
 };
 
 #endif

@@ -6,6 +6,14 @@
 #include "meet.h"
 #include "release.h"
 #include "subscriber.h"
+#include "trace.h"
+
+static void trace_watch(unsigned kind, const struct subscriber *s,
+                        uintptr_t start, uintptr_t end)
+{
+    trace_tell(TRACE_NO_SLOT, kind, 0, s,
+               &(struct lapse_event){.addr = start, .len = end - start});
+}
 
 int lapse_watch(lapse_handle h, const void *addr, size_t len)
 {
@@ -26,8 +34,11 @@ int lapse_watch(lapse_handle h, const void *addr, size_t len)
     }
     if (!err && lapse_backstop)
         lapse_backstop->watch(start, end);
-    if (!err)
+    if (!err) {
+        /* before what it meets */
+        trace_watch(TRACE_WATCH, s, start, end);
         meet_in_flight(s, start, end);
+    }
     lock_drop(&s->lock);
     return err;
 }
@@ -46,6 +57,8 @@ int lapse_unwatch(lapse_handle h, const void *addr, size_t len)
               : -EINVAL;
     if (!err && lapse_backstop)
         lapse_backstop->unwatch(start, end);
+    if (!err)
+        trace_watch(TRACE_UNWATCH, s, start, end);
     lock_drop(&s->lock);
     return err;
 }

@@ -34,7 +34,7 @@ undefined=$(nm -u $objects | awk 'NF == 2 { print $2 }' | sort -u)
 defined=$(nm --defined-only $objects | awk 'NF == 3 { print $3 }' | sort -u)
 # Data of other files of shim/ and hooks/ that hooks read, and nothing else;
 # libc's pthread_setcanceltype changes a word of the thread (hooks/file.c).
-data="pthread_setcanceltype lapse_report lapse_reporting lapse_subscribers _GLOBAL_OFFSET_TABLE_"
+data="pthread_setcanceltype lapse_report lapse_fork_mark lapse_subscribers _GLOBAL_OFFSET_TABLE_"
 say "hooks call nothing outside their closed set" "$(for u in $undefined; do
     echo "$defined $data" | tr ' ' '\n' | grep -qx "$u" || echo "$u"
 done)"
@@ -49,7 +49,7 @@ exports() { # LIBRARY MAP HEADER
         diff "$build/exports.is" "$build/exports.must")"
     say "$3 declares every export" "$(
         while read -r f; do
-            grep -q "\b$f(" "$3" || echo "$f"
+            grep -qE "\b$f(\(|;)" "$3" || echo "$f"
         done < "$build/exports.must")"
 }
 exports liblapse.so shim/lapse.map shim/lapse.h
@@ -58,9 +58,9 @@ exports liblapse-jemalloc.so bridges/lapse_jemalloc.map \
 
 say "shim/ includes nothing of hooks/" \
     "$(grep -n '#include.*hooks/' shim/*.c shim/*.h)"
-say "tools include only lapse.h and report.h of the library" \
+say "tools include of the library only lapse.h, report.h and trace_file.h" \
     "$(grep -nE '#include "((\.\./)?(shim|hooks)/|queue|pool|filter)' \
-        scripts/*.c scripts/*.h | grep -vE '(lapse|report)\.h"')"
+        scripts/*.c scripts/*.h | grep -vE '(lapse|report|trace_file)\.h"')"
 
 say "bridges include only lapse.h of the library" \
     "$(grep -n '#include "' bridges/*.[ch] | grep -vE '"(lapse\.h|bridges/.*)"')"

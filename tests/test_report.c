@@ -48,7 +48,7 @@ Test(report, is_kept_in_a_file, .init = start)
     lapse_handle h = unit_poller(LAPSE_ALL);
     struct lapse_event e[4];
 
-    cr_assert(lapse_reporting);
+    cr_assert(observing(OBSERVE_REPORT));
     lapse_publish(unit_at(0), 1);
     lapse_poll(h, e, 4);
     report_warn("one");
@@ -152,7 +152,7 @@ Test(report, goes_on_without_a_file)
     dup2(null, 2); /* it warns, see test_log.c */
     report_start("/nonexistent/lapse");
     dup2(old, 2);
-    cr_assert(!lapse_reporting);
+    cr_assert(!observing(OBSERVE_REPORT));
     lapse_publish(unit_at(0), 1);
     cr_assert_eq(lapse_report->tallies[0].path[LAPSE_PATH_PUBLISH].releases, 1);
 }

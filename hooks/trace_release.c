@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "hooks/trace_release.h"
+
+#include "hooks/snapshot.h"
+
+static uint32_t put_stack(struct trace_release *t, uint32_t room)
+{
+    size_t used = snapshot_take((struct trace_stack *)(t + 1), room);
+
+    t->head.flags = used ? TRACE_HAS_STACK : TRACE_STACK_LOST;
+    if (!used)
+        __atomic_fetch_add(&lapse_trace.header->stackless, 1,
+                           __ATOMIC_RELAXED);
+    return (uint32_t)used;
+}
+
+void trace_release(const struct release *r, uintptr_t start, uintptr_t end,
+                   unsigned path, enum inside inside, uintptr_t pc)
+{
+    unsigned slot = (unsigned)(r->slot - lapse_in_flight.slot);
+    uint32_t room = lapse_trace.stack_bytes
+                        ? (uint32_t)sizeof(struct trace_stack) +
+                              lapse_trace.stack_bytes
+                        : 0;
+    struct trace_release *t;
+
+    if (!r->slot) {
+        __atomic_fetch_add(&lapse_trace.header->lost, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    t = (struct trace_release *)trace_reserve(slot, TRACE_RELEASE,
+                                              sizeof(*t) + room);
+    if (!t)
+        return;
+    t->head.turn = (uint32_t)atomic_load_explicit(&r->slot->turn,
+                                                  memory_order_relaxed);
+    t->start = start;
+    t->end = end;
+    t->pc = pc;
+    t->path = (uint8_t)path;
+    t->reason = (uint8_t)atomic_load_explicit(&r->slot->reason,
+                                              memory_order_relaxed);
+    t->inside = (uint8_t)inside;
+    trace_commit(slot, &t->head,
+                 (uint32_t)sizeof(*t) + (room ? put_stack(t, room) : 0));
+}

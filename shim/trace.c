@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file of a trace: made, ended, and another one for a forked child. */
+#include "trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "config.h"
+#include "event.h"
+#include "fork.h"
+#include "inflight.h"
+#include "log.h"
+#include "own_file.h"
+#include "range.h"
+#include "sys.h"
+
+#define KB 1024u
+#define RING_KB 256u
+#define RING_STACKS_KB 4096u
+#define RING_STACKS_KB_MIN 1024u /* a block holds the largest stack */
+
+_Static_assert(TRACE_RINGS == IN_FLIGHT_SLOTS, "a ring for each slot");
+_Static_assert(sizeof(struct trace_head) == 64, "a cache line each");
+
+static struct own_dir directory;
+
+static uint64_t ns(const struct timespec *t)
+{
+    return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+}
+
+static void read_clocks(struct trace_clock *clock)
+{
+    struct timespec monotonic = {0}, realtime = {0};
+
+    sys(SYS_clock_gettime, CLOCK_REALTIME, &realtime);
+    sys(SYS_clock_gettime, CLOCK_MONOTONIC, &monotonic);
+    clock->ticks = trace_ticks();
+    clock->monotonic = ns(&monotonic);
+    clock->realtime = ns(&realtime);
+}
+
+/* What the kernel says in a file, a line or the like; "" if nothing. */
+static void read_text(const char *file, char *to, size_t room)
+{
+    long fd = sys(SYS_openat, AT_FDCWD, file, O_RDONLY | O_CLOEXEC), len;
+
+    if (fd < 0)
+        return;
+    len = sys(SYS_read, fd, to, room - 1);
+    sys(SYS_close, fd);
+    for (long i = 0; i < len; i++)
+        if (!to[i] || to[i] == '\n')
+            to[i] = i < len - 1 ? ' ' : 0;
+    to[len > 0 ? len : 0] = 0;
+}
+
+static uint32_t ring_kb(void)
+{
+    uint32_t kb = lapse_config.trace_ring, power = 64;
+
+    if (!kb)
+        kb = lapse_config.stacks ? RING_STACKS_KB : RING_KB;
+    else if (lapse_config.stacks && kb < RING_STACKS_KB_MIN)
+        kb = RING_STACKS_KB_MIN;
+    while (power < kb)
+        power *= 2;
+    return power;
+}
+
+static uint64_t heads_at(void)
+{
+    return page_up(sizeof(struct trace_header)) +
+           page_up(TRACE_TYPES * sizeof(struct trace_type)) +
+           TRACE_SEGMENT_BYTES;
+}
+
+static uint64_t rings_at(void)
+{
+    return heads_at() + TRACE_RINGS * sizeof(struct trace_head);
+}
+
+static void set_header(struct trace_header *h, uint64_t bytes)
+{
+    long len = sys(SYS_readlink, "/proc/self/exe", h->program,
+                   sizeof(h->program) - 1);
+
+    h->program[len > 0 ? len : 0] = 0;
+    h->version = TRACE_VERSION;
+    h->header_bytes = sizeof(*h);
+    h->file_bytes = bytes;
+    h->types_at = page_up(sizeof(*h));
+    h->segments_at =
+        h->types_at + page_up(TRACE_TYPES * sizeof(struct trace_type));
+    h->heads_at = heads_at();
+    h->rings_at = rings_at();
+    h->ring_bytes = lapse_trace.ring_bytes;
+    h->rings = TRACE_RINGS;
+    h->block_bytes = lapse_trace.block_bytes;
+    h->stack_bytes = lapse_trace.stack_bytes;
+    h->pid = (uint32_t)sys(SYS_getpid);
+    h->ppid = (uint32_t)sys(SYS_getppid);
+    sys(SYS_prctl, PR_GET_NAME, h->name);
+    read_text("/proc/sys/kernel/random/boot_id", h->boot, sizeof(h->boot));
+    read_text("/proc/self/cmdline", h->arguments, sizeof(h->arguments));
+    read_clocks(&h->start);
+}
+
+static int file_new(void *at)
+{
+    uint64_t bytes = rings_at() + TRACE_RINGS * lapse_trace.ring_bytes;
+    struct trace_header *h;
+    void *map;
+    int err = own_file_map(&directory, ".trace", bytes, at, &map);
+
+    if (err)
+        return err;
+    h = map;
+    if (!trace_fill(h, sizeof(*h)) ||
+        !trace_fill((uint8_t *)h + heads_at(),
+                    TRACE_RINGS * sizeof(struct trace_head))) {
+        sys(SYS_munmap, map, bytes);
+        return -ENOSPC;
+    }
+    set_header(h, bytes);
+    lapse_trace.header = h;
+    lapse_trace.heads = (struct trace_head *)((uint8_t *)map + h->heads_at);
+    lapse_trace.rings = (uint8_t *)map + h->rings_at;
+    /* release: pairs with the reader's first look */
+    __atomic_store_n(&h->magic, TRACE_MAGIC, __ATOMIC_RELEASE);
+    return 0;
+}
+
+static void warn(int err)
+{
+    log_warn("LAPSE_TRACE=%s: no trace can be kept there (%s %d); this "
+             "process has none",
+             lapse_config.trace,
+             err == -EPERM ? "the directory is open to others, or theirs:"
+                           : "error",
+             -err);
+}
+
+void trace_start(void)
+{
+    int err;
+
+    if (!lapse_config.trace) {
+        if (lapse_config.stacks)
+            log_warn("LAPSE_STACKS needs LAPSE_TRACE=DIR; no stacks are kept");
+        return;
+    }
+    lapse_trace.ring_bytes = (uint64_t)ring_kb() * KB;
+    lapse_trace.block_bytes =
+        (uint32_t)(lapse_trace.ring_bytes / TRACE_BLOCKS);
+    lapse_trace.stack_bytes = lapse_config.stacks * KB;
+    err = own_dir_open(&directory, lapse_config.trace);
+    if (!err && !fork_mark())
+        err = -ENOSYS;
+    if (!err)
+        err = file_new(NULL);
+    if (err) {
+        warn(err);
+        return;
+    }
+    lapse_observing |= OBSERVE_TRACE;
+    events_start();
+}
+
+void trace_stop(void)
+{
+    struct trace_header *h = lapse_trace.header;
+
+    if (!observing(OBSERVE_TRACE) || fork_was_raw())
+        return;
+    read_clocks(&h->stop);
+    sys(SYS_prctl, PR_GET_NAME, h->name);
+    __atomic_store_n(&h->ended, 1, __ATOMIC_RELEASE);
+}
+
+/* What this thread was writing into when the signal handler came that forks:
+ * it will end that in the file of the child, where it makes no sense. */
+static void close_held(void)
+{
+    for (unsigned i = 0; i < IN_FLIGHT_SLOTS; i++)
+        if (atomic_load_explicit(&lapse_in_flight.slot[i].range,
+                                 memory_order_relaxed) &&
+            atomic_load_explicit(&lapse_in_flight.slot[i].owner,
+                                 memory_order_relaxed) ==
+                (uintptr_t)__builtin_thread_pointer())
+            lapse_trace.heads[i].off = TRACE_FORKED;
+}
+
+/* The map of segments goes through memory of our own: the new file replaces
+ * the parent's in one step. */
+void trace_fork_child(void)
+{
+    static uint8_t segments[TRACE_SEGMENT_BYTES];
+    struct trace_header *h = lapse_trace.header;
+    uint64_t len, missed;
+    int err;
+
+    if (!observing(OBSERVE_TRACE))
+        return;
+    trace_forget_tid();
+    len = h->segments_len;
+    missed = h->segments_lost;
+    if (len > sizeof(segments))
+        len = sizeof(segments);
+    memcpy(segments, (uint8_t *)h + h->segments_at, len);
+    err = file_new(h);
+    if (err) {
+        warn(err);
+        events_stop();
+        lapse_observing &= ~(uint32_t)OBSERVE_TRACE;
+        return;
+    }
+    h->segments_lost = missed;
+    if (!trace_fill((uint8_t *)h + h->segments_at, len))
+        len = 0;
+    memcpy((uint8_t *)h + h->segments_at, segments, len);
+    __atomic_store_n(&h->segments_len, len, __ATOMIC_RELEASE);
+    close_held();
+    events_start();
+}
