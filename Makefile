@@ -31,7 +31,7 @@ HOT      := shim/inflight shim/queue shim/pool shim/filter_query shim/release \
             shim/trace_ring hooks/trace_release hooks/snapshot hooks/hook \
             hooks/advice hooks/caller hooks/shm_range hooks/huge_range \
             hooks/maps hooks/file hooks/file_range hooks/free_hook \
-            hooks/backstop_range hooks/snapshot hooks/entry_x86_64
+            hooks/backstop_range hooks/entry_x86_64
 SHIM     := $(patsubst %.c,%,$(wildcard shim/*.c))
 HOOKS    := $(patsubst %.c,%,$(wildcard hooks/*.c)) \
             $(patsubst %.S,%,$(wildcard hooks/*.S))

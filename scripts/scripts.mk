@@ -6,6 +6,9 @@ LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
              scripts/supervise scripts/inspect scripts/preload \
              scripts/command scripts/json scripts/lapse_audit \
              $(patsubst %.c,%,$(wildcard scripts/audit_*.c))
+# Reading traces, for those who show them.
+TRACE_SRC := $(patsubst %.c,%,$(wildcard scripts/trace_*.c))
+LAPSE_SRC += $(TRACE_SRC)
 # The rows and judges of `lapse check`, which tests/oracle uses too.
 CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \
              scripts/check_file scripts/check_loader scripts/check_malloc \

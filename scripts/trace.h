@@ -35,6 +35,9 @@ const struct trace_record *trace_next(struct trace *t, unsigned *ring);
  * sum is the number written, once trace_next() has returned NULL. */
 uint64_t trace_read(const struct trace *t);
 uint64_t trace_overwritten(const struct trace *t);
+/* Places in the file that make no sense, and were passed over: 0, unless it
+ * was cut or written to by somebody else. */
+uint64_t trace_damaged(const struct trace *t);
 
 /* Of a record's ticks: CLOCK_MONOTONIC, ns since the trace began; and
  * CLOCK_REALTIME in ns. */

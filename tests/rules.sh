@@ -3,8 +3,9 @@
 # The rules of the house, checked on the source and on what was built:
 #  1. hook objects call nothing outside their closed set (G4);
 #  2. the library exports what the version script says, and nothing else;
-#  3. hooks/ may include shim/, shim/ nothing of hooks/, tools only lapse.h
-#     and report.h, bridges and rcache/ only lapse.h and what is theirs;
+#  3. hooks/ may include shim/, shim/ nothing of hooks/, tools only lapse.h,
+#     report.h and trace_file.h, bridges and rcache/ only lapse.h and what is
+#     theirs;
 #  4. hook objects use no vector or x87 register;
 #  5. little thread-local storage, and no library dragged in but libc;
 #  6. every source says its licence.

@@ -62,13 +62,19 @@ $(BUILD)/tests/test_maps: $(BUILD)/tests/test_maps.o $(call objects,hooks/maps)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
 
+TRACETEST := $(filter $(BUILD)/tests/test_trace_read%,$(CRITERION))
+$(TRACETEST): %: %.o $(call objects,$(TRACE_SRC))
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
+
 $(BUILD)/tests/test_snapshot: $(BUILD)/tests/test_snapshot.o \
     $(call objects,hooks/snapshot hooks/maps)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
 
-$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) \
-    $(addprefix $(BUILD)/tests/test_,maps snapshot),$(CRITERION)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
+$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(TRACETEST) \
+    $(addprefix $(BUILD)/tests/test_,maps snapshot),$(CRITERION)): \
+    $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
