@@ -53,12 +53,6 @@ static struct {
     uintptr_t top, thread;
 } first;
 
-void snapshot_start(uintptr_t top, uintptr_t thread)
-{
-    first.top = top;
-    first.thread = thread;
-}
-
 /* rip is that of the second instruction, where the others are as they are. */
 static inline __attribute__((always_inline)) void
 take_registers(struct trace_stack *to)
@@ -123,6 +117,15 @@ static __attribute__((noinline)) void learn(char *buffer, size_t room)
     atomic_store_explicit(&own.low, known ? s.start : 1,
                           memory_order_relaxed);
     atomic_store_explicit(&own.high, known ? s.at : 1, memory_order_release);
+}
+
+void snapshot_start(uintptr_t top, uintptr_t thread)
+{
+    char text[1024];
+
+    first.top = top;
+    first.thread = thread;
+    learn(text, sizeof(text));
 }
 
 /* How much above sp is the thread's own; 0: it is not on its own stack. */

@@ -25,8 +25,9 @@ size_t snapshot_take(struct trace_stack *to, size_t max);
 
 /*
  * The stack that the kernel made for the process: something at its upper end,
- * and the thread pointer of the thread that runs on it; 0: not known. From the
- * constructor, by a thread that is the process's first, or else 0 and 0.
+ * and the thread pointer of the thread that runs on it. From the constructor,
+ * if that runs in the first thread of the process: there it is looked up here,
+ * while the program may still do all that it likes.
  */
 void snapshot_start(uintptr_t top, uintptr_t thread);
 

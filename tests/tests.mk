@@ -185,3 +185,8 @@ bench: all $(BENCHES)
 print-hot:
 	@echo $(HOT)
 .PHONY: print-hot model
+
+$(BUILD)/tests/stacks_dump: $(call objects,tests/stacks_dump $(TRACE_SRC) \
+    $(UNWIND_SRC))
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(UNWINDLIB)
