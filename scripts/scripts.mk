@@ -5,6 +5,7 @@ LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
              scripts/lapse_json scripts/reports scripts/symbols \
              scripts/supervise scripts/inspect scripts/preload \
              scripts/command scripts/json scripts/lapse_audit \
+             $(patsubst %.c,%,$(wildcard scripts/run_*.c)) scripts/text \
              $(patsubst %.c,%,$(wildcard scripts/audit_*.c))
 # Reading traces, for those who show them.
 TRACE_SRC := $(patsubst %.c,%,$(wildcard scripts/trace_*.c))

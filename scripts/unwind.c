@@ -10,6 +10,7 @@
 
 #include "symbols.h"
 #include "unwind_file.h"
+#include "unwind_space.h"
 
 /* In no header, but there for those who have tables of their own. */
 extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t as,
@@ -185,7 +186,6 @@ static unw_accessors_t accessors = {
     .resume = no_resume,
     .get_proc_name = no_name,
 };
-static unw_addr_space_t space;
 
 /* exact: pc is an instruction that was interrupted, not behind a call. */
 static void frame_set(struct stack *s, struct frame *frame, uint64_t pc,
@@ -229,8 +229,9 @@ static bool step(struct stack *s, unw_cursor_t *cursor, enum unwind_end *end)
     return false;
 }
 
-static size_t walk(struct stack *s, struct frame *frames,
-                   enum unwind_end *end)
+/* False: what was remembered of the code there was of another module. */
+static bool walk(struct stack *s, struct unwind_space *space,
+                 struct frame *frames, size_t *count, enum unwind_end *end)
 {
     const struct trace_segment *lapse; /* while we are in it */
     unw_cursor_t cursor;
@@ -238,52 +239,55 @@ static size_t walk(struct stack *s, struct frame *frames,
     bool exact = true;
     size_t n = 0;
 
+    *count = 0;
     *end = UNWIND_NO_TABLE;
     lapse = trace_segment(s->trace, s->registers->rip, s->ticks);
-    if (unw_init_remote(&cursor, space, s))
-        return 0;
+    if (unw_init_remote(&cursor, space->space, s))
+        return true;
     do {
-        if (n == UNWIND_FRAMES) {
-            *end = UNWIND_CUT;
+        *end = UNWIND_WHOLE;
+        if (unw_get_reg(&cursor, UNW_REG_IP, &pc) || !pc)
             break;
-        }
-        if (unw_get_reg(&cursor, UNW_REG_IP, &pc) || !pc) {
-            *end = UNWIND_WHOLE;
+        *end = UNWIND_CUT;
+        if (n == UNWIND_FRAMES)
             break;
-        }
         exact |= unw_is_signal_frame(&cursor) > 0;
         frame_set(s, &frames[n], pc, exact);
+        if (!unwind_space_same(space, pc, frames[n].segment))
+            return false;
         if (!lapse || frames[n].segment != lapse) {
-            n++;
+            *count = ++n;
             lapse = NULL;
         }
         exact = unw_is_signal_frame(&cursor) > 0;
     } while (step(s, &cursor, end));
-    return n;
+    return true;
 }
 
 size_t unwind(struct trace *t, const struct trace_record *release,
               struct frame frames[UNWIND_FRAMES], enum unwind_end *end)
 {
     struct stack s = {.trace = t, .ticks = release->ticks};
+    struct unwind_space *space;
+    size_t n = 0;
 
     *end = UNWIND_NO_STACK;
     s.registers = trace_stack_of(release, &s.memory);
     if (!s.registers)
         return 0;
-    if (!space) {
-        space = unw_create_addr_space(&accessors, 0);
-        if (!space)
-            return 0;
-        unw_set_caching_policy(space, UNW_CACHE_NONE);
-    }
-    return walk(&s, frames, end);
+    space = unwind_space_of(t, &accessors);
+    if (space && !walk(&s, space, frames, &n, end))
+        walk(&s, space, frames, &n, end);
+    return n;
+}
+
+void unwind_forget(struct trace *t)
+{
+    unwind_space_free(t);
 }
 
 void unwind_free(void)
 {
-    if (space)
-        unw_destroy_addr_space(space);
-    space = NULL;
+    unwind_space_free(NULL);
     unwind_files_free();
 }
