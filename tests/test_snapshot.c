@@ -74,6 +74,29 @@ Test(snapshot, has_registers_and_memory_of_the_same_moment, .init = start)
     cr_expect_eq(take(SNAPSHOT_MIN), SNAPSHOT_MIN);
 }
 
+/* Those that the function itself need not change. */
+Test(snapshot, has_the_registers_of_who_called, .init = start)
+{
+    struct trace_stack *to = &copy.head;
+    size_t max = SNAPSHOT_MIN;
+
+    __asm__ volatile("movabs $0x1212121212121212, %%r12\n\t"
+                     "movabs $0x1313131313131313, %%r13\n\t"
+                     "movabs $0x1414141414141414, %%r14\n\t"
+                     "movabs $0x1515151515151515, %%r15\n\t"
+                     "sub $128, %%rsp\n\t"
+                     "call snapshot_take\n\t"
+                     "add $128, %%rsp"
+                     : "+D"(to), "+S"(max)
+                     :
+                     : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12",
+                       "r13", "r14", "r15", "memory", "cc");
+    cr_expect_eq(copy.head.r12, 0x1212121212121212);
+    cr_expect_eq(copy.head.r13, 0x1313131313131313);
+    cr_expect_eq(copy.head.r14, 0x1414141414141414);
+    cr_expect_eq(copy.head.r15, 0x1515151515151515);
+}
+
 Test(snapshot, ends_where_the_stack_of_the_process_ends, .init = start)
 {
     uintptr_t top = getauxval(AT_EXECFN) & ~(uintptr_t)7;

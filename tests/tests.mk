@@ -27,6 +27,7 @@ RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% \
     $(BUILD)/tests/example_rcache%,$(API))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
+STACKS   := $(BUILD)/tests/stacks_dump $(BUILD)/tests/stacks_victim
 PLAIN    := -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -pthread -MMD -MP -iquote . -iquote shim
 
 # BoxFort does not start under ThreadSanitizer: tests/tsan has a stand-in.
@@ -167,7 +168,7 @@ $(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
 
 check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE) \
-    $(SANDBOX) $(BUILD)/zoo_subscriber.so
+    $(SANDBOX) $(BUILD)/zoo_subscriber.so $(STACKS)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 # At length, with `make torture`.
@@ -190,3 +191,10 @@ $(BUILD)/tests/stacks_dump: $(call objects,tests/stacks_dump $(TRACE_SRC) \
     $(UNWIND_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(UNWINDLIB)
+
+# Only tables lead back through it.
+$(BUILD)/tests/stacks_victim: tests/stacks_victim.c .deps/ready
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -fomit-frame-pointer -g -Wall \
+	    -Wextra -pthread -o $@ $<
