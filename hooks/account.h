@@ -8,9 +8,9 @@
 
 #include "hooks/arch.h"
 #include "hooks/caller.h"
-#include "hooks/trace_release.h"
 #include "shim/observe.h"
 #include "shim/release.h"
+#include "shim/trace_release.h"
 
 static inline void observe(struct release *r, unsigned path, uintptr_t start,
                            uintptr_t end, enum inside inside, uintptr_t pc)

@@ -26,8 +26,8 @@
 #include "hooks/free_hook.h"
 
 #include "hooks/caller.h"
-#include "hooks/trace_release.h"
 #include "shim/release.h"
+#include "shim/trace_release.h"
 
 #define CHUNK_FLAGS ((size_t)7)
 #define CHUNK_MMAPPED ((size_t)2)

@@ -20,6 +20,7 @@
  * multiple of 8, sizeof(struct trace_stack) included; 0: lost. Unwinding is to
  * begin in this function itself.
  * Runs on any thread, on any stack, in any state of the process (G4).
+ * lapse_snapshot of shim/trace_release.h.
  */
 size_t snapshot_take(struct trace_stack *to, size_t max);
 

@@ -28,6 +28,7 @@
 #include "shim/report.h"
 #include "shim/sys.h"
 #include "shim/trace.h"
+#include "shim/trace_release.h"
 
 /*
  * A musl program that the library is preloaded into, perhaps for its
@@ -132,6 +133,8 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     started = true;
     shim_start(environment);
     caller_start(lapse_observing != 0);
+    if (lapse_trace.stack_bytes)
+        lapse_snapshot = snapshot_take;
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
                           memory_order_relaxed);
     report_modules();

@@ -3,8 +3,12 @@
 #include <errno.h>
 
 #include "release.h"
+#include "trace_release.h"
 
-static int begin(const void *addr, size_t len, struct release *r)
+#define CALLER ((uintptr_t)__builtin_return_address(0))
+
+static int begin(const void *addr, size_t len, struct release *r,
+                 uintptr_t caller)
 {
     uintptr_t first, last;
 
@@ -15,13 +19,16 @@ static int begin(const void *addr, size_t len, struct release *r)
     if (release_in_hull(first, last))
         release_publish(r, (uintptr_t)addr, (uintptr_t)addr + len,
                         LAPSE_REASON_USER);
+    if (__builtin_expect(observing(OBSERVE_TRACE), 0))
+        trace_release(r, (uintptr_t)addr, (uintptr_t)addr + len,
+                      LAPSE_PATH_PUBLISH, INSIDE_NOTHING, caller);
     return 0;
 }
 
 int lapse_publish(const void *addr, size_t len)
 {
     struct release r;
-    int err = begin(addr, len, &r);
+    int err = begin(addr, len, &r, CALLER);
 
     if (!err)
         release_end(&r);
@@ -35,7 +42,7 @@ int lapse_publish_begin(const void *addr, size_t len, lapse_release *release)
 
     if (!release)
         return -EINVAL;
-    err = begin(addr, len, &r);
+    err = begin(addr, len, &r, CALLER);
     /* Other releases may begin and end in any order before this one ends; only
      * without a slot, by which fork knows it, the thread counts as inside. */
     if (!err && r.slot)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hooks/trace_release.h"
+#include "trace_release.h"
 
-#include "hooks/snapshot.h"
+size_t (*lapse_snapshot)(struct trace_stack *to, size_t max);
 
 static uint32_t put_stack(struct trace_release *t, uint32_t room)
 {
-    size_t used = snapshot_take((struct trace_stack *)(t + 1), room);
+    size_t used = lapse_snapshot((struct trace_stack *)(t + 1), room);
 
     t->head.flags = used ? TRACE_HAS_STACK : TRACE_STACK_LOST;
     if (!used)
@@ -18,7 +18,7 @@ void trace_release(const struct release *r, uintptr_t start, uintptr_t end,
                    unsigned path, enum inside inside, uintptr_t pc)
 {
     unsigned slot = (unsigned)(r->slot - lapse_in_flight.slot);
-    uint32_t room = lapse_trace.stack_bytes
+    uint32_t room = lapse_snapshot
                         ? (uint32_t)sizeof(struct trace_stack) +
                               lapse_trace.stack_bytes
                         : 0;
