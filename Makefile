@@ -89,6 +89,7 @@ install: all install-bridges
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/bin \
 	    $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/man/man3 \
+	    $(DESTDIR)$(PREFIX)/share/man/man5 \
 	    $(DESTDIR)$(PREFIX)/share/man/man7
 	install -m 755 $(LIB) $(DESTDIR)$(LIBDIR)/liblapse.so.$(VERSION)
 	ln -sf liblapse.so.$(VERSION) $(DESTDIR)$(LIBDIR)/liblapse.so.$(SOVER)
@@ -97,6 +98,7 @@ install: all install-bridges
 	install -m 644 shim/lapse.h $(DESTDIR)$(PREFIX)/include/lapse.h
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -m 644 docs/man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3/
+	install -m 644 docs/man/*.5 $(DESTDIR)$(PREFIX)/share/man/man5/
 	install -m 644 docs/man/*.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' shim/lapse.pc.in \

@@ -56,6 +56,8 @@ int lapse_run(int argc, char **argv);
 void lapse_run_help(void);
 int lapse_check(int argc, char **argv);
 void lapse_check_help(void);
+int lapse_trace(int argc, char **argv);
+void lapse_trace_help(void);
 int lapse_audit(int argc, char **argv);
 void lapse_audit_help(void);
 

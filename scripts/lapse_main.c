@@ -18,6 +18,8 @@ static const struct subcommand {
      "release memory in every way there is, and show which are seen"},
     {"audit", lapse_audit, lapse_audit_help,
      "run a program and report what it released unseen"},
+    {"trace", lapse_trace, lapse_trace_help,
+     "show what a program releases, live or afterwards"},
 };
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

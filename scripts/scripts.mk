@@ -12,7 +12,8 @@ TRACE_SRC := $(patsubst %.c,%,$(wildcard scripts/trace_*.c))
 UNWIND_SRC := $(patsubst %.c,%,$(wildcard scripts/unwind*.c)) scripts/symbols
 # Debian's static one is not made for programs that move in memory (PIE).
 UNWINDLIB := -lunwind-x86_64
-LAPSE_SRC += $(TRACE_SRC) $(filter-out scripts/symbols,$(UNWIND_SRC))
+LAPSE_SRC += $(TRACE_SRC) $(filter-out scripts/symbols,$(UNWIND_SRC)) \
+             scripts/build_id $(patsubst %.c,%,$(wildcard scripts/lapse_trace*.c))
 # The rows and judges of `lapse check`, which tests/oracle uses too.
 CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \
              scripts/check_file scripts/check_loader scripts/check_malloc \

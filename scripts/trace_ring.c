@@ -25,8 +25,8 @@ static uint64_t block_left(const struct trace *t, uint64_t position)
     return t->header.block_bytes - position % t->header.block_bytes;
 }
 
-/* acquire R1a: pairs with the writer's release of `end`: the bytes before it
- * are written. */
+/* acquire P4: pairs with P3 of the writer (trace_ring.c of the library): the
+ * bytes before it are written. */
 static uint64_t end_of(const struct trace *t, uint32_t ring)
 {
     uint64_t end = __atomic_load_n(&head_of(t, ring)->end, __ATOMIC_ACQUIRE);
@@ -34,9 +34,9 @@ static uint64_t end_of(const struct trace *t, uint32_t ring)
     return end > POSITION_MAX ? 0 : end & ~(uint64_t)7;
 }
 
-/* After the bytes were copied: acquire R1b pairs with the writer's fence
- * between `begin` and the bytes; if a copied byte is of what it wrote after
- * that, we see that begin or a later one. */
+/* After the bytes were copied: P2, an acquire fence that pairs with the
+ * writer's release fence behind P1: if a copied byte is of what it wrote after
+ * that, we see the `begin` of P1 or a later one. */
 static uint64_t begin_of(const struct trace *t, uint32_t ring)
 {
     uint64_t begin;
@@ -252,13 +252,21 @@ static void heap_add(struct trace *t, uint32_t ring, uint64_t ticks)
     t->rings[ring].queued = true;
 }
 
+/* Its writer forked in the middle of a record. */
+static bool unreadable(const struct trace *t, uint32_t ring)
+{
+    return __atomic_load_n(&head_of(t, ring)->off, __ATOMIC_RELAXED) ==
+           TRACE_FORKED;
+}
+
 /* Queues the rings in which there is something new. */
 static void look(struct trace *t)
 {
     for (uint32_t i = 0; i < t->header.rings; i++) {
         const struct trace_record *record;
 
-        if (t->rings[i].queued || end_of(t, i) <= t->rings[i].at)
+        if (t->rings[i].queued || end_of(t, i) <= t->rings[i].at ||
+            unreadable(t, i))
             continue;
         record = ring_peek(t, i);
         if (record)
@@ -338,7 +346,8 @@ bool trace_rings_open(struct trace *t)
     if (!t->rings || !t->heap)
         return false;
     for (uint32_t i = 0; i < t->header.rings; i++)
-        clocks(t, i);
+        if (!unreadable(t, i))
+            clocks(t, i);
     return true;
 }
 

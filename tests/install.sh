@@ -32,6 +32,7 @@ for std in c11 c17; do
     "$tmp/h"
 done
 test -f "$tmp/usr/share/man/man7/lapse-paths.7"
+test -f "$tmp/usr/share/man/man5/lapse-trace.5"
 for page in "$tmp"/usr/share/man/man*/*; do
     man -l --warnings "$page" 2>&1 > /dev/null | grep . && exit 1
 done

@@ -92,6 +92,7 @@ $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) $(RCACHELIB) -L$(BUILD) \
 	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
+$(BUILD)/tests/api_trace_read: $(call objects,$(TRACE_SRC))
 
 # Run by sandbox.sh and faults.sh; honest has the library preloaded.
 SANDBOX  := $(addprefix $(BUILD)/tests/,confine honest faults)

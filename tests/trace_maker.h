@@ -15,6 +15,7 @@
 
 #include "shim/trace_file.h"
 
+#define MAKER_DATA 4096
 #define MAKER_RING ((uint64_t)32768)
 #define MAKER_BLOCK (MAKER_RING / TRACE_BLOCKS)
 
@@ -146,7 +147,7 @@ static inline void maker_release(struct maker *m, unsigned ring,
 static inline void maker_user(struct maker *m, unsigned ring, uint64_t ticks,
                               uint32_t len)
 {
-    uint64_t room[(sizeof(struct trace_user) + TRACE_DATA_MAX) / 8];
+    uint64_t room[(sizeof(struct trace_user) + MAKER_DATA) / 8];
     struct trace_user *u = (void *)room;
 
     *u = (struct trace_user){
