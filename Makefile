@@ -44,7 +44,7 @@ ZYFLAGS  := -mstringop-strategy=unrolled_loop \
             -DZYDIS_DISABLE_ENCODER -DZYDIS_DISABLE_AVX512 -DZYDIS_DISABLE_KNC
 LIBFLAGS := -Wl,-soname,liblapse.so.$(SOVER) \
             -Wl,--version-script=shim/lapse.map -Wl,-z,initfirst \
-            -Wl,-z,nodelete,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined
+            -Wl,--build-id=sha1 -Wl,-z,nodelete,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined
 objects   = $(patsubst %,$(BUILD)/%.o,$(1))
 LIB      := $(BUILD)/liblapse.so
 RCACHELIBS := $(BUILD)/liblapse-rcache.a $(BUILD)/liblapse-rcache.so

@@ -32,6 +32,7 @@ static void take_char(struct maps_text *t, char c)
     case END: add_digit(&t->line.end, 16, c); break;
     case OFFSET: add_digit(&t->line.offset, 16, c); break;
     case DEVICE: add_digit(&t->line.device, 16, c); break;
+    case PERMS: t->line.readable |= c == 'r'; break;
     case INODE: add_digit(&t->line.inode, 10, c); break;
     default: break;
     }
@@ -53,18 +54,24 @@ void maps_feed(struct maps_text *t, const char *text, size_t size,
 }
 
 /* Of the thread: that of a process whose first thread has ended is empty. */
-bool maps_each(maps_take *take, void *arg)
+bool maps_each_by(char *buffer, size_t room, maps_take *take, void *arg)
 {
     struct maps_text t = {.field = START};
-    char text[64]; /* on somebody's stack: G4 */
     long fd = sys(SYS_openat, AT_FDCWD, "/proc/thread-self/maps",
                   O_RDONLY | O_CLOEXEC);
     long n;
 
     if (fd < 0)
         return false;
-    while ((n = sys(SYS_read, fd, text, sizeof(text))) > 0)
-        maps_feed(&t, text, (size_t)n, take, arg);
+    while ((n = sys(SYS_read, fd, buffer, room)) > 0)
+        maps_feed(&t, buffer, (size_t)n, take, arg);
     sys(SYS_close, fd);
     return n == 0 && t.lines;
+}
+
+bool maps_each(maps_take *take, void *arg)
+{
+    char text[64]; /* on somebody's stack: G4 */
+
+    return maps_each_by(text, sizeof(text), take, arg);
 }

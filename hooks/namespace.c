@@ -15,6 +15,7 @@
 
 #include "hooks/coverage.h"
 #include "hooks/patched.h"
+#include "hooks/segments.h"
 #include "hooks/site.h"
 
 #pragma weak gnu_get_libc_version /* start.c looks whether it is there */
@@ -28,6 +29,7 @@ struct namespace {
 };
 
 static struct namespace *first; /* ours */
+static bool told;
 
 /* The libc of another namespace, of which there is one each. */
 static struct second {
@@ -131,7 +133,18 @@ static void changed(void)
     int error = errno;
 
     look_around(NULL);
+    segments_changed(consistent());
     errno = error;
+}
+
+void namespaces_each(namespace_take *take, void *arg)
+{
+    for (struct namespace *n = first; n; n = n->next) {
+        for (struct link_map *map = n->debug.r_map; map; map = map->l_next)
+            take(map, arg);
+        if (n->debug.r_version < 2)
+            break;
+    }
 }
 
 static const char *watch_loader(const struct module *loader,
@@ -156,6 +169,11 @@ static const char *watch_loader(const struct module *loader,
     return why;
 }
 
+bool namespaces_told(void)
+{
+    return told;
+}
+
 void namespaces_start(const struct module *loader,
                       const struct patcher *patcher)
 {
@@ -171,6 +189,7 @@ void namespaces_start(const struct module *loader,
     if (first && !why) {
         set_row();
         look_around(patcher);
+        told = true;
     } else
         coverage_set("dlmopen", COVERAGE_SECOND, LAPSE_UNCOVERED, why);
 }

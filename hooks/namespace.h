@@ -13,5 +13,11 @@
  * constructor only. loader NULL: there is no ld.so. */
 void namespaces_start(const struct module *loader,
                       const struct patcher *patcher);
+/* Will changed modules be told of, by segments_changed()? */
+bool namespaces_told(void);
+
+/* Each object of each namespace that is listed. The loader's lock is held. */
+typedef void namespace_take(const struct link_map *map, void *arg);
+void namespaces_each(namespace_take *take, void *arg);
 
 #endif

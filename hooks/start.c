@@ -8,6 +8,7 @@
 
 #include <gnu/libc-version.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -18,6 +19,8 @@
 #include "hooks/coverage.h"
 #include "hooks/free.h"
 #include "hooks/module.h"
+#include "hooks/namespace.h"
+#include "hooks/segments.h"
 #include "hooks/site.h"
 #include "hooks/snapshot.h"
 #include "shim/config.h"
@@ -107,6 +110,16 @@ static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
     return 1;
 }
 
+/* The name of the program lies at the upper end of the first stack. */
+static void stacks_start(void)
+{
+    if (!observing(OBSERVE_TRACE) || !lapse_trace.stack_bytes)
+        return;
+    if (sys(SYS_gettid) == sys(SYS_getpid))
+        snapshot_start(getauxval(AT_EXECFN),
+                       (uintptr_t)__builtin_thread_pointer());
+}
+
 /*
  * The last thing done: to `lapse audit` this call is the sign that all has been
  * patched that will be, and that from here on what is not seen is a finding.
@@ -140,6 +153,8 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     report_modules();
     sites_patch();
     free_patch();
+    segments_start(namespaces_told());
+    stacks_start();
     if (lapse_config.backstop)
         backstop_start();
     note_gap();
@@ -155,5 +170,6 @@ __attribute__((destructor)) static void stop(void)
     if (observing(OBSERVE_REPORT))
         note_changes();
     report_refresh();
+    segments_stop();
     trace_stop();
 }

@@ -170,8 +170,9 @@ static bool audit_next(struct onlooker *onlooker, int *status)
 
 void audit_trace_make(struct audit *audit)
 {
-    audit->onlooker =
-        (struct onlooker){audit_enter, audit_begin, audit_next};
+    audit->onlooker = (struct onlooker){.enter = audit_enter,
+                                        .begin = audit_begin,
+                                        .next = audit_next};
 }
 
 void audit_trace_rest(struct audit *audit)

@@ -9,6 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/trace_file.h"
+
+enum { STACKS_KB = 16 };
+
 static int parse_top(size_t *top, const char *text)
 {
     char *end;
@@ -22,6 +26,25 @@ static int parse_top(size_t *top, const char *text)
     return 0;
 }
 
+/* NULL: as much as tells most. */
+static int parse_stacks(unsigned *kb, const char *text)
+{
+    char *end;
+    unsigned long value;
+
+    *kb = STACKS_KB;
+    if (!text)
+        return 0;
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || !value ||
+        value > TRACE_STACK_KB_MAX)
+        return misuse("--stacks wants a number of KB from 1 to %u, not '%s'",
+                      TRACE_STACK_KB_MAX, text);
+    *kb = (unsigned)value;
+    return 0;
+}
+
 int command_wrong_option(int letter, char **argv)
 {
     if (letter == ':')
@@ -32,10 +55,11 @@ int command_wrong_option(int letter, char **argv)
 }
 
 int command_parse(struct command_request *request, int argc, char **argv,
-                  bool free_too, size_t top)
+                  bool run, size_t top)
 {
     static const struct option options[] = {
-        {"free", no_argument, NULL, 'f'},
+        {"free", no_argument, NULL, 'f'}, /* these two only of run */
+        {"stacks", optional_argument, NULL, 's'},
         {"json", no_argument, NULL, 'j'},
         {"output", required_argument, NULL, 'o'},
         {"top", required_argument, NULL, 't'},
@@ -47,11 +71,15 @@ int command_parse(struct command_request *request, int argc, char **argv,
 
     opterr = 0;
     optind = 1;
-    while ((letter = getopt_long(argc, argv, "+:h", options + !free_too,
+    while ((letter = getopt_long(argc, argv, "+:h", options + (run ? 0 : 2),
                                  NULL)) != -1) {
         switch (letter) {
         case 'f':
             request->free = true;
+            break;
+        case 's':
+            if (parse_stacks(&request->stacks, optarg))
+                return EXIT_USAGE;
             break;
         case 'j':
             request->json = true;

@@ -28,6 +28,7 @@ int command_wrong_option(int letter, char **argv);
 /* A command to run, and how to report on it. */
 struct command_request {
     bool free, json;
+    unsigned stacks; /* KB of each; 0: none */
     size_t top;
     const char *output;
     char **command;
@@ -35,11 +36,11 @@ struct command_request {
 
 /*
  * Reads the options of a subcommand that runs a command: --json, --output,
- * --top (top, or with --json all, if it is not given), --help, and --free if
- * that has a meaning there. 0, EXIT_USAGE, or -1 when help was asked for.
+ * --top (top, or with --json all, if it is not given), --help, and, of `run`
+ * alone, --free and --stacks. 0, EXIT_USAGE, or -1 when help was asked for.
  */
 int command_parse(struct command_request *request, int argc, char **argv,
-                  bool free_too, size_t top);
+                  bool run, size_t top);
 
 /*
  * Opens what --output names (nothing: stderr) before the command runs. 0 or

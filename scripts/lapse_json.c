@@ -6,6 +6,7 @@
 
 #include "json.h"
 #include "reports.h"
+#include "run_stacks.h"
 #include "symbols.h"
 
 static void put_stats(FILE *out, const struct lapse_path_stats *s)
@@ -90,6 +91,10 @@ static void put_process(FILE *out, const struct process *p, size_t top)
         put_caller(out, &p->caller[i]);
     }
     fputs("],\n     ", out);
+    if (p->stacks) {
+        stacks_print_json(out, p->stacks, top);
+        fputs(",\n     ", out);
+    }
     put_warnings(out, p->warnings);
     putc('}', out);
 }

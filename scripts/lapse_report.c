@@ -7,45 +7,14 @@
 #include <string.h>
 
 #include "reports.h"
+#include "run_stacks.h"
 #include "symbols.h"
+#include "text.h"
 
 enum {
     SHOWN = 8, /* processes in full; of more only those that released most */
     WIDTH = 78
 };
-
-/* Names and paths are the program's: they must not drive the terminal. */
-static void put_text(FILE *out, const char *text, size_t length)
-{
-    for (size_t i = 0; i < length && text[i]; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        putc(c < 0x20 || c == 0x7f ? '?' : c, out);
-    }
-}
-
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
-/* 1.2M: one decimal, unless it is 0 or they are bytes. */
-static const char *human(uint64_t bytes, char text[16])
-{
-    static const char units[] = "BKMGTPE";
-    double value = (double)bytes;
-    size_t unit = 0;
-
-    for (; value >= 1023.95 && units[unit + 1]; unit++)
-        value /= 1024;
-    if (!unit)
-        snprintf(text, 16, "%" PRIu64, bytes);
-    else if (value * 10 - (double)(uint64_t)value * 10 < 0.5)
-        snprintf(text, 16, "%.0f%c", value, units[unit]);
-    else
-        snprintf(text, 16, "%.1f%c", value, units[unit]);
-    return text;
-}
 
 static void row(FILE *out, const char *name, const struct lapse_path_stats *s)
 {
@@ -234,6 +203,8 @@ static void process_print(FILE *out, const struct process *process, size_t top,
     }
     warnings(out, process->warnings, warned);
     callers(out, process, top);
+    if (process->stacks)
+        stacks_print(out, process->stacks, top);
 }
 
 static void total_print(FILE *out, const struct reports *reports)

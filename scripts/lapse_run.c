@@ -16,6 +16,7 @@
 #include "inspect.h"
 #include "preload.h"
 #include "reports.h"
+#include "run_stacks.h"
 #include "supervise.h"
 #include "symbols.h"
 
@@ -26,6 +27,8 @@ struct run {
     FILE *out;
     char library[PATH_MAX];
     char dir[PATH_MAX];
+    char traces[PATH_MAX]; /* in it; "": no stacks are wanted */
+    struct run_stacks *stacks;
     struct inspection program;
 };
 
@@ -36,6 +39,8 @@ void lapse_run_help(void)
           "by whom, and\nhow much of it under the lock of an allocator or of "
           "the loader.\n\n"
           "  --free         count what free() and its like free, too\n"
+          "  --stacks[=KB]  and the stacks of the releases, copied up to KB "
+          "KB (default 16)\n"
           "  --json         the report as JSON\n"
           "  --output FILE  the report goes to FILE, not to standard error\n"
           "  --top N        list N callers of each process (default 5; with "
@@ -46,21 +51,40 @@ void lapse_run_help(void)
           stdout);
 }
 
-static int make_dir(struct run *run)
+/* Traces of stacks are written fast: where nothing goes to a disk. */
+static const char *where(const struct run *run)
 {
     const char *tmp = getenv("TMPDIR");
-    char base[PATH_MAX - 32];
+
+    if (tmp && *tmp)
+        return tmp;
+    return run->request.stacks && !access("/dev/shm", W_OK | X_OK) ? "/dev/shm"
+                                                                   : "/tmp";
+}
+
+static bool make_traces(struct run *run)
+{
+    if (!run->request.stacks)
+        return true;
+    snprintf(run->traces, sizeof(run->traces), "%.*s/traces", PATH_MAX - 16,
+             run->dir);
+    run->stacks = run_stacks_open(run->traces);
+    return run->stacks && !mkdir(run->traces, 0700);
+}
+
+static int make_dir(struct run *run)
+{
+    const char *tmp = where(run);
+    char base[PATH_MAX - 64];
     char *full;
 
-    if (!tmp || !*tmp)
-        tmp = "/tmp";
     /* Absolute, as the command may change its directory. */
     full = realpath(tmp, NULL);
     if (full && strlen(full) < sizeof(base)) {
         strcpy(base, full);
         snprintf(run->dir, sizeof(run->dir), "%s/lapse.XXXXXX", base);
         free(full);
-        if (mkdtemp(run->dir))
+        if (mkdtemp(run->dir) && make_traces(run))
             return 0;
     }
     say("cannot make a directory for the reports in '%s': %s; set TMPDIR to "
@@ -114,8 +138,32 @@ static void print(const struct run *run, const struct reports *reports,
     fclose(run->out);
 }
 
+/* While the command runs. */
+struct collector {
+    struct onlooker onlooker;
+    struct run_stacks *stacks;
+};
+
+static int collect(struct onlooker *onlooker)
+{
+    enum { PAUSE = 2 }; /* ms; a ring with 16 KB stacks has 255 of them */
+
+    return run_stacks_read(((struct collector *)onlooker)->stacks) ? 0
+                                                                    : PAUSE;
+}
+
+static void ask_for_stacks(const struct run *run)
+{
+    char kb[16];
+
+    snprintf(kb, sizeof(kb), "%u", run->request.stacks);
+    setenv("LAPSE_STACKS", kb, 1);
+    setenv("LAPSE_TRACE", run->traces, 1);
+}
+
 static int run_command(struct run *run, int *status)
 {
+    struct collector collector = {{.idle = collect}, run->stacks};
     struct preload_environment environment;
     int error = EXIT_TROUBLE;
 
@@ -126,16 +174,31 @@ static int run_command(struct run *run, int *status)
             run->request.command[0], run->program.blind);
     if (run->request.free)
         setenv("LAPSE_FREE", "1", 1);
+    if (run->stacks)
+        ask_for_stacks(run);
     if (!preload_environment_make(&environment, run->library, run->dir,
                                   run->program.asan)) {
         say("out of memory");
     } else {
-        error = supervise(run->request.command, environment.all, NULL, status);
+        error = supervise(run->request.command, environment.all,
+                          run->stacks ? &collector.onlooker : NULL, status);
         if (error)
             error = command_not_run(run->request.command[0], error);
     }
     preload_environment_free(&environment);
     return error;
+}
+
+static void read_all(struct run *run, struct reports *reports)
+{
+    reports_read(reports, run->dir);
+    if (!run->stacks)
+        return;
+    run_stacks_end(run->stacks);
+    for (size_t i = 0; i < reports->count; i++)
+        reports->process[i].stacks =
+            run_stacks_of(run->stacks, reports->process[i].pid,
+                          reports->process[i].image);
 }
 
 int lapse_run(int argc, char **argv)
@@ -160,13 +223,16 @@ int lapse_run(int argc, char **argv)
         return error;
     error = run_command(&run, &status);
     if (!error)
-        reports_read(&reports, run.dir);
+        read_all(&run, &reports);
+    if (*run.traces)
+        remove_dir(run.traces);
     remove_dir(run.dir);
     supervise_release();
     if (error)
         return error;
     print(&run, &reports, status);
     reports_free(&reports);
+    run_stacks_free(run.stacks);
     symbols_free();
     if (WIFSIGNALED(status))
         supervise_die(WTERMSIG(status));

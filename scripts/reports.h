@@ -29,6 +29,7 @@ struct process {
     char *modules;         /* lines "start end path" */
     struct caller *caller; /* most frequent first */
     size_t callers;
+    const struct stacks *stacks; /* run_stacks.h; NULL: none were kept */
 };
 
 struct reports {

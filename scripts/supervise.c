@@ -76,7 +76,7 @@ static _Noreturn void become(char **argv, char **environment,
         ;
     sigaction(SIGCHLD, &chld_before, NULL);
     sigprocmask(SIG_SETMASK, &mask_before, NULL);
-    if (onlooker)
+    if (onlooker && onlooker->enter)
         error = -onlooker->enter(onlooker);
     if (!error) {
         execvpe(argv[0], argv, environment);
@@ -132,7 +132,7 @@ static void job_follow_stop(struct job *job, int sig)
 
 static bool job_next(struct job *job, int *status)
 {
-    if (job->onlooker)
+    if (job->onlooker && job->onlooker->next)
         return job->onlooker->next(job->onlooker, status);
     return waitpid(job->pid, status, WNOHANG | WUNTRACED | WCONTINUED) > 0;
 }
@@ -213,7 +213,7 @@ static int job_start(struct job *job, char **argv, char **environment,
         become(argv, environment, job->onlooker, start);
     if (job->pid < 0)
         error = errno;
-    else if (job->onlooker)
+    else if (job->onlooker && job->onlooker->begin)
         error = job->onlooker->begin(job->onlooker, job->pid);
     if (error && job->pid > 0) {
         kill(job->pid, SIGKILL);
@@ -223,6 +223,20 @@ static int job_start(struct job *job, char **argv, char **environment,
     close(start->go[0]);
     close(start->go[1]);
     return error;
+}
+
+/* The next signal that we hold; with somebody idle there, none: < 0. */
+static int job_wait(struct job *job, siginfo_t *info)
+{
+    struct timespec time = {0, 0};
+    int ms;
+
+    if (!job->onlooker || !job->onlooker->idle)
+        return sigwaitinfo(&held, info);
+    ms = job->onlooker->idle(job->onlooker);
+    time.tv_sec = ms / 1000;
+    time.tv_nsec = ms % 1000 * 1000000L;
+    return sigtimedwait(&held, info, &time);
 }
 
 int supervise(char **argv, char **environment, struct onlooker *onlooker,
@@ -242,7 +256,7 @@ int supervise(char **argv, char **environment, struct onlooker *onlooker,
         return -error;
     }
     for (job_look(&job); !job.ended; job_look(&job)) {
-        if (sigwaitinfo(&held, &info) < 0 || info.si_signo == SIGCHLD)
+        if (job_wait(&job, &info) < 0 || info.si_signo == SIGCHLD)
             continue;
         job_signal(&job, &info);
     }

@@ -12,7 +12,7 @@
 /* From here to supervise_release() no signal ends us half way. */
 void supervise_hold(void);
 
-/* Somebody who takes part: a tracer. */
+/* Somebody who takes part: a tracer, a reader. All that is NULL is left out. */
 struct onlooker {
     /* In the child, before exec: 0 or errno. */
     int (*enter)(struct onlooker *);
@@ -23,6 +23,8 @@ struct onlooker {
      * (0xffff) or its end; false when there is none now.
      */
     bool (*next)(struct onlooker *, int *status);
+    /* While nothing happens; returns after how many ms again. */
+    int (*idle)(struct onlooker *);
 };
 
 /*

@@ -224,7 +224,8 @@ static struct module *module_open(const char *file)
     return module;
 }
 
-static const char *module_name(const struct module *module, uint64_t address)
+static const struct symbol *module_symbol(const struct module *module,
+                                          uint64_t address)
 {
     enum { LOOK_BACK = 64 }; /* functions nest rarely, and never deep */
     size_t low = 0, high = module->count;
@@ -246,18 +247,30 @@ static const char *module_name(const struct module *module, uint64_t address)
         if (address - s->value < s->size)
             found = s;
     }
-    return found ? found->name : NULL;
+    return found;
 }
 
-const char *symbols_find(const char *file, uint64_t address)
+const char *symbols_place(const char *file, uint64_t address, uint64_t *into)
 {
     struct module *module = modules;
+    const struct symbol *symbol;
 
     while (module && strcmp(module->path, file))
         module = module->next;
     if (!module)
         module = module_open(file);
-    return module ? module_name(module, address) : NULL;
+    symbol = module ? module_symbol(module, address) : NULL;
+    if (!symbol)
+        return NULL;
+    *into = address - symbol->value;
+    return symbol->name;
+}
+
+const char *symbols_find(const char *file, uint64_t address)
+{
+    uint64_t into;
+
+    return symbols_place(file, address, &into);
 }
 
 void symbols_free(void)

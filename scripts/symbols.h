@@ -11,6 +11,8 @@
  * untrusted; each is read once. The string lives until symbols_free().
  */
 const char *symbols_find(const char *file, uint64_t address);
+/* The same, and how far into it the address is. */
+const char *symbols_place(const char *file, uint64_t address, uint64_t *into);
 void symbols_free(void);
 
 #endif

@@ -26,9 +26,12 @@ enum unwind_end {
     UNWIND_NO_STACK
 };
 
-/* Innermost first, without the frames of liblapse itself. Returns how many. */
+/* Innermost first, without the frames of liblapse at that end. Returns how
+ * many. The strings live until symbols_free(). */
 size_t unwind(struct trace *t, const struct trace_record *release,
               struct frame frames[UNWIND_FRAMES], enum unwind_end *end);
+/* Of this trace, which is about to be closed, nothing need be remembered. */
+void unwind_forget(struct trace *t);
 /* Forget the tables and files that were opened. */
 void unwind_free(void);
 

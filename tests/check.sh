@@ -207,6 +207,7 @@ if [ -z "$san" ]; then
     run faults 600 tests/faults.sh "$build" plain backstop
     run zoo 600 env BUILD="$build" scripts/zoo --quick
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
+    run stacks_gdb 300 tests/stacks_gdb.sh "$build"
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
     run install 60 tests/install.sh "$build"
@@ -224,6 +225,7 @@ else
     skip faults "as above"
     skip zoo "as above"
     skip run_cmd "as above"
+    skip stacks_gdb "as above"
     skip strace_counts "as above"
     skip audit "as above"
     skip install "as above"

@@ -3,6 +3,7 @@
 
 #include <sys/syscall.h>
 
+#include "hooks/segments.h"
 #include "shim/sys.h"
 
 static unsigned long fake_calls[HOOK_COUNT];
@@ -73,3 +74,8 @@ const struct hook lapse_hooks[HOOK_COUNT] = {
     ROW(creat, HOOK_CREAT, LAPSE_PATH_OPEN),
     ROW(openat2, HOOK_OPENAT2, LAPSE_PATH_OPEN),
 };
+
+void segments_changed(bool at_rest)
+{
+    (void)at_rest;
+}

@@ -20,11 +20,11 @@ static const char text[] =
     "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0    [vsyscall]\n";
 
 static const struct maps_line lines[] = {
-    {0x55d0c8a00000, 0x55d0c8a02000, 0, 0xfe00, 1311},
-    {0x7f0000000000, 0x7f0000100000, 0x42000, 1, 0},
-    {0x7f0000200000, 0x7f0000300000, 0, 0, 0},
-    {0x7f0000400000, 0x7f0000401000, 0xffff0000, 0x1030a, UINT64_MAX},
-    {0xffffffffff600000, 0xffffffffff601000, 0, 0, 0},
+    {0x55d0c8a00000, 0x55d0c8a02000, 0, 0xfe00, 1311, 1},
+    {0x7f0000000000, 0x7f0000100000, 0x42000, 1, 0, 1},
+    {0x7f0000200000, 0x7f0000300000, 0, 0, 0, 1},
+    {0x7f0000400000, 0x7f0000401000, 0xffff0000, 0x1030a, UINT64_MAX, 1},
+    {0xffffffffff600000, 0xffffffffff601000, 0, 0, 0, 0},
 };
 #define LINES (sizeof(lines) / sizeof(lines[0]))
 

@@ -27,6 +27,7 @@ RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% $(BUILD)/tests/api_threads \
     $(BUILD)/tests/example_rcache%,$(API))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
+STACKS   := $(BUILD)/tests/stacks_dump $(BUILD)/tests/stacks_victim
 PLAIN    := -std=gnu11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -pthread -MMD -MP -iquote . -iquote shim
 
 # BoxFort does not start under ThreadSanitizer: tests/tsan has a stand-in.
@@ -67,8 +68,14 @@ $(TRACETEST): %: %.o $(call objects,$(TRACE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
 
-$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(BUILD)/tests/test_maps \
-    $(TRACETEST), $(CRITERION)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
+$(BUILD)/tests/test_snapshot: $(BUILD)/tests/test_snapshot.o \
+    $(call objects,hooks/snapshot hooks/maps)
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
+
+$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(TRACETEST) \
+    $(addprefix $(BUILD)/tests/test_,maps snapshot),$(CRITERION)): \
+    $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
@@ -167,7 +174,7 @@ $(ORACLE): $(BUILD)/tests/oracle/%: $(call objects,$(CHECK_SRC)) \
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^
 
 check: all $(CRITERION) $(API) $(VICTIMS) $(CASES) $(TESTLIB) $(ORACLE) \
-    $(SANDBOX) $(BUILD)/zoo_subscriber.so
+    $(SANDBOX) $(BUILD)/zoo_subscriber.so $(STACKS)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) CC=$(CC) tests/check.sh
 
 # At length, with `make torture`.
@@ -185,3 +192,15 @@ bench: all $(BENCHES)
 print-hot:
 	@echo $(HOT)
 .PHONY: print-hot model
+
+$(BUILD)/tests/stacks_dump: $(call objects,tests/stacks_dump $(TRACE_SRC) \
+    $(UNWIND_SRC))
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(UNWINDLIB)
+
+# Only tables lead back through it.
+$(BUILD)/tests/stacks_victim: tests/stacks_victim.c .deps/ready
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -fomit-frame-pointer -g -Wall \
+	    -Wextra -pthread -o $@ $<

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unwind_file.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct unwind_file *files;
+
+static const void *raw(const struct unwind_file *f, uint64_t at, uint64_t n)
+{
+    return at <= f->size && f->size - at >= n ? f->bytes + at : NULL;
+}
+
+/* The i-th program header; nothing in a file need be aligned. */
+static bool program_header(const struct unwind_file *f, size_t i,
+                           Elf64_Phdr *header)
+{
+    const void *at = raw(f, 0, sizeof(Elf64_Ehdr));
+    Elf64_Ehdr file;
+
+    if (!at)
+        return false;
+    memcpy(&file, at, sizeof(file));
+    if (memcmp(file.e_ident, ELFMAG, SELFMAG) ||
+        file.e_ident[EI_CLASS] != ELFCLASS64 ||
+        file.e_phentsize != sizeof(*header) || i >= file.e_phnum ||
+        file.e_phoff > f->size)
+        return false;
+    at = raw(f, file.e_phoff + i * sizeof(*header), sizeof(*header));
+    if (at)
+        memcpy(header, at, sizeof(*header));
+    return at;
+}
+
+const void *unwind_file_at(const struct unwind_file *f, uint64_t address,
+                           size_t bytes)
+{
+    Elf64_Phdr h;
+
+    for (size_t i = 0; program_header(f, i, &h); i++)
+        if (h.p_type == PT_LOAD && !(h.p_flags & PF_W) &&
+            address >= h.p_vaddr && address - h.p_vaddr <= h.p_filesz &&
+            h.p_filesz - (address - h.p_vaddr) >= bytes &&
+            h.p_offset <= f->size)
+            return raw(f, h.p_offset + (address - h.p_vaddr), bytes);
+    return NULL;
+}
+
+static void read_notes(struct unwind_file *f, const Elf64_Phdr *header)
+{
+    const uint8_t *at = raw(f, header->p_offset, header->p_filesz);
+    uint64_t left = header->p_filesz;
+    Elf64_Nhdr note;
+
+    while (at && left >= sizeof(note)) {
+        uint64_t name, desc;
+
+        memcpy(&note, at, sizeof(note));
+        name = (note.n_namesz + (uint64_t)3) & ~(uint64_t)3;
+        desc = (note.n_descsz + (uint64_t)3) & ~(uint64_t)3;
+        at += sizeof(note);
+        left -= sizeof(note);
+        if (name > left || desc > left - name)
+            return;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            note.n_descsz <= sizeof(f->build_id) && !f->build_id_len) {
+            f->build_id_len = (uint8_t)note.n_descsz;
+            memcpy(f->build_id, at + name, note.n_descsz);
+        }
+        at += name + desc;
+        left -= name + desc;
+    }
+}
+
+/* .eh_frame_hdr with a table as every linker makes it: version 1, a pointer
+ * and a count of 4 bytes, then pairs relative to its own address. */
+static void read_table(struct unwind_file *f, const Elf64_Phdr *h)
+{
+    enum { HEAD = 12, SDATA4_PCREL = 0x1b, UDATA4 = 0x03, TABLE = 0x3b };
+    const uint8_t *at = unwind_file_at(f, h->p_vaddr, HEAD);
+    uint32_t count;
+
+    if (!at || at[0] != 1 || at[1] != SDATA4_PCREL || at[2] != UDATA4 ||
+        at[3] != TABLE)
+        return;
+    memcpy(&count, at + 8, sizeof(count));
+    if (!unwind_file_at(f, h->p_vaddr + HEAD, (size_t)count * 8))
+        return;
+    f->header = h->p_vaddr;
+    f->table = h->p_vaddr + HEAD;
+    f->entries = count;
+}
+
+static void read_headers(struct unwind_file *f)
+{
+    Elf64_Phdr h;
+
+    for (size_t i = 0; program_header(f, i, &h); i++) {
+        if (h.p_type == PT_NOTE)
+            read_notes(f, &h);
+        if (h.p_type == PT_GNU_EH_FRAME)
+            read_table(f, &h);
+    }
+}
+
+/* That of the kernel is in our memory too; the build id tells whether it is
+ * the same one. */
+static void map_vdso(struct unwind_file *f)
+{
+    Elf64_Phdr h;
+
+    f->bytes = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+    f->size = f->bytes ? 4096 : 0;
+    for (size_t i = 0, size = 0; program_header(f, i, &h); i++)
+        if (h.p_type == PT_LOAD && h.p_offset + h.p_filesz > size)
+            f->size = size = h.p_offset + h.p_filesz;
+}
+
+static void map_file(struct unwind_file *f)
+{
+    struct stat st;
+    void *map = MAP_FAILED;
+    /* The name comes out of a trace: it may be a FIFO or a terminal. */
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd < 0)
+        return;
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
+        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (map == MAP_FAILED)
+        return;
+    f->bytes = map;
+    f->size = (size_t)st.st_size;
+    f->mapped = true;
+}
+
+static struct unwind_file *file_open(const char *path)
+{
+    struct unwind_file *f = calloc(1, sizeof(*f));
+
+    if (!f || !(f->path = strdup(path))) {
+        free(f);
+        return NULL;
+    }
+    if (!strcmp(path, "[vdso]"))
+        map_vdso(f);
+    else
+        map_file(f);
+    if (f->bytes)
+        read_headers(f);
+    f->next = files;
+    files = f;
+    return f;
+}
+
+const struct unwind_file *unwind_file_of(const struct trace_segment *s)
+{
+    struct unwind_file *f = files;
+
+    while (f && strcmp(f->path, s->name))
+        f = f->next;
+    if (!f)
+        f = file_open(s->name);
+    if (!f || !f->bytes || f->build_id_len != s->build_id_len ||
+        memcmp(f->build_id, s->build_id, s->build_id_len))
+        return NULL;
+    return f;
+}
+
+void unwind_files_free(void)
+{
+    while (files) {
+        struct unwind_file *f = files;
+
+        files = f->next;
+        if (f->mapped)
+            munmap((void *)f->bytes, f->size);
+        free(f->path);
+        free(f);
+    }
+}
