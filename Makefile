@@ -28,7 +28,7 @@ HOOKFLAGS := -mgeneral-regs-only -fno-stack-protector -fcf-protection=none \
 # The closed set of objects that a hook may run through (tests/closed_set.sh).
 HOT      := shim/inflight shim/queue shim/pool shim/filter_query shim/release \
             shim/meet shim/wake shim/publish shim/report_caller \
-            shim/trace_ring shim/trace_release hooks/snapshot hooks/hook \
+            shim/trace_ring shim/trace_release hooks/snapshot hooks/account hooks/hook \
             hooks/advice hooks/caller hooks/shm_range hooks/huge_range \
             hooks/maps hooks/file hooks/file_range hooks/free_hook \
             hooks/backstop_range hooks/entry_x86_64

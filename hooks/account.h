@@ -12,48 +12,37 @@
 #include "shim/release.h"
 #include "shim/trace_release.h"
 
-static inline void observe(struct release *r, unsigned path, uintptr_t start,
-                           uintptr_t end, enum inside inside, uintptr_t pc)
-{
-    if (observing(OBSERVE_REPORT))
-        report_caller(pc, path, end - start);
-    if (observing(OBSERVE_TRACE))
-        trace_release(r, start, end, path, inside, pc);
-}
+/*
+ * What is kept besides the counters, and only if anything is: apart, so that
+ * hooks have one test and one call in the way.
+ */
+enum inside account_observed(struct release *r, unsigned path,
+                             uintptr_t start, uintptr_t bytes,
+                             const uintptr_t *stack);
+void account_observed_site(struct release *r, unsigned path, uintptr_t start,
+                           uintptr_t bytes, uintptr_t pc);
 
 /* A release that another one of the same call is counted with. */
-static inline void note(struct release *r, unsigned path, uintptr_t start,
-                        uintptr_t end, const uintptr_t *stack)
+void account_noted(struct release *r, unsigned path, uintptr_t start,
+                   uintptr_t end, const uintptr_t *stack);
+
+/* How many bytes a release is counted with; 0: it is not known how many. */
+static inline uintptr_t account_bytes(uintptr_t start, uintptr_t end)
 {
-    uintptr_t pc = 0;
+    uintptr_t bytes = end - start;
 
-    if (__builtin_expect(observing(OBSERVE_TRACE), 0)) {
-        enum inside inside = caller_inside(stack, path, &pc);
-
-        trace_release(r, start, end, path, inside, pc);
-    }
-}
-
-/* How much is not known: all, a file's worth of it. */
-static inline bool account_unknown(uintptr_t start, uintptr_t end)
-{
-    return end - start > USER_END / 2;
+    return bytes > USER_END / 2 ? 0 : bytes;
 }
 
 static inline void account(struct release *r, unsigned path, uintptr_t start,
                            uintptr_t end, const uintptr_t *stack)
 {
+    uintptr_t bytes = account_bytes(start, end);
     enum inside inside = INSIDE_NOTHING;
 
-    if (account_unknown(start, end))
-        end = start;
-    if (__builtin_expect(lapse_observing, 0)) {
-        uintptr_t pc = 0;
-
-        inside = caller_inside(stack, path, &pc);
-        observe(r, path, start, end, inside, pc);
-    }
-    release_count(r, path, end - start, 1, inside);
+    if (__builtin_expect(lapse_observing, 0))
+        inside = account_observed(r, path, start, bytes, stack);
+    release_count(r, path, bytes, 1, inside);
 }
 
 /* In a function whose frame differs from site to site, the site itself. */
@@ -61,11 +50,11 @@ static inline void account_site(struct release *r, unsigned path,
                                 uintptr_t start, uintptr_t end,
                                 const uintptr_t *stack)
 {
-    if (account_unknown(start, end))
-        end = start;
+    uintptr_t bytes = account_bytes(start, end);
+
     if (__builtin_expect(lapse_observing, 0))
-        observe(r, path, start, end, INSIDE_NOTHING, stack[ARCH_STACK_BACK]);
-    release_count(r, path, end - start, 1, INSIDE_NOTHING);
+        account_observed_site(r, path, start, bytes, stack[ARCH_STACK_BACK]);
+    release_count(r, path, bytes, 1, INSIDE_NOTHING);
 }
 
 #endif

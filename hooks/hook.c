@@ -225,7 +225,8 @@ static long hook_mremap(long a0, long a1, long a2, long a3, long a4, long a5,
     if (has_target) {
         to_end = huge_end(to, to_end, HUGE_MAPPED, a0);
         release_begin(&target, to, to_end, LAPSE_REASON_REPLACE);
-        note(&target, LAPSE_PATH_MREMAP, to, to_end, stack);
+        if (__builtin_expect(lapse_observing, 0))
+            account_noted(&target, LAPSE_PATH_MREMAP, to, to_end, stack);
         backstop_before(to, to_end);
     }
     old_tail_begin(&tail, a0, has_old ? a1 : 0);
