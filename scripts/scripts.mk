@@ -33,7 +33,8 @@ $(BUILD)/lapse: $(call objects,$(LAPSE_SRC))
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(UNWINDLIB)
 
-$(BUILD)/lapse-cp: $(BUILD)/scripts/lapse_cp.o $(BUILD)/liblapse-rcache.a $(LIB)
+$(BUILD)/lapse-cp: $(call objects,scripts/lapse_cp scripts/lapse_cp_file) \
+    $(BUILD)/liblapse-rcache.a $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) \
 	    -L$(BUILD) -llapse -ldl -Wl,-rpath,'$$ORIGIN'

@@ -237,5 +237,6 @@ run rcache_cp 60 env BUILD="$build" tests/rcache_cp.sh
 run torture_rcache 180 "$build/torture" rcache --seconds 60
 run torture_rcache_jemalloc 180 "$build/torture" rcache --seconds 60 \
     --allocator jemalloc
+run torture_rcache_ends 120 env BUILD="$build" tests/torture_rcache.sh
 echo "check: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
