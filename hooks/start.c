@@ -17,12 +17,14 @@
 #include "hooks/copy.h"
 #include "hooks/coverage.h"
 #include "hooks/free.h"
+#include "hooks/module.h"
 #include "hooks/site.h"
 #include "shim/config.h"
 #include "shim/log.h"
 #include "shim/range.h"
 #include "shim/report.h"
 #include "shim/sys.h"
+#include "shim/thread.h"
 
 /*
  * A musl program that the library is preloaded into, perhaps for its
@@ -33,6 +35,16 @@
 #pragma weak gnu_get_libc_version
 
 static bool started;
+
+/* Where it counts threads; see shim/thread.c. */
+static void find_counter(void)
+{
+    struct module libc;
+
+    thread_counter(module_find(COVERAGE_LIBC, &libc)
+                       ? module_variable(&libc, "__nptl_nthreads")
+                       : NULL);
+}
 
 static void note_gap(void)
 {
@@ -116,6 +128,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
         return;
     started = true;
     shim_start(environment);
+    find_counter();
     caller_start(lapse_reporting);
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
                           memory_order_relaxed);

@@ -19,6 +19,7 @@
 #include "inflight.h"
 #include "report.h"
 #include "subscriber.h"
+#include "thread.h"
 
 /* Which of them this fork took; written with the registry held. */
 static bool took[SUBSCRIBERS_MAX + 1];
@@ -87,6 +88,7 @@ static void in_child(void)
 {
     set_mark();
     report_fork_child();
+    thread_fork_child();
     atomic_store_explicit(&lapse_subscribers.registry.waiters, 0,
                           memory_order_relaxed);
     in_flight_fork_child();

@@ -73,6 +73,7 @@ else
 fi
 run api_file 60 "$build/tests/api_file"
 run api_fork 120 "$build/tests/api_fork"
+run api_last_thread 120 "$build/tests/api_last_thread"
 if [ -z "$san" ]; then
     run api_processes 300 "$build/tests/api_processes" 10
     run api_cancel 200 "$build/tests/api_cancel" 100
@@ -165,6 +166,7 @@ if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on a2 60 case_a a2
     on j4 120 case_j4
     on storm 60 api_storm 3
+    on last_thread 120 api_last_thread 10
     on stale 240 api_stale 50000
     on stale_inline 240 api_stale --inline 100000
     on stale_madvise 120 api_backstop_madvise

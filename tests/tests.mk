@@ -133,6 +133,11 @@ $(BUILD)/tests/victims/lib_malloc.so $(BUILD)/tests/victims/lib_first.so: \
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl \
 	    $(if $(findstring first,$@),-DFIRST_ONLY=1)
+$(BUILD)/tests/victims/lib_threads.so: tests/victims/lib_threads.c \
+    $(BUILD)/liblapse-rcache.a
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $^ -ldl
 $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
     $(BUILD)/tests/victims/lib_early.so
 	$(call say,CC,$<)
