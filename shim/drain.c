@@ -186,12 +186,16 @@ static void *drainer_main(void *unused)
     bool any, held;
 
     (void)unused;
+    release_test_delay(0);
     atomic_store_explicit(&drainer, thread_self(), memory_order_relaxed);
     pthread_setname_np(pthread_self(), "lapse-drainer");
+    release_test_delay(0);
     for (;;) {
         drain_round(&any, &held);
-        if (!any && may_leave())
+        if (!any && may_leave()) {
+            release_test_delay(0);
             return NULL;
+        }
         sleep_until_told(held);
     }
 }
