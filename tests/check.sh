@@ -72,6 +72,11 @@ else
         "$build/tests/api_cases" --other-malloc
 fi
 run api_file 60 "$build/tests/api_file"
+if [ -z "$san" ]; then
+    run api_threads 120 "$build/tests/api_threads"
+else
+    skip api_threads "a sanitizer keeps the stacks of threads"
+fi
 run api_fork 120 "$build/tests/api_fork"
 if [ "$san" != thread ]; then
     run api_last_thread 120 "$build/tests/api_last_thread"

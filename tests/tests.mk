@@ -23,7 +23,7 @@ VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
             $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc lib_first))
 # Of a noun of rcache/, and clients of it.
 RCACHETEST := $(filter $(BUILD)/tests/test_rcache%,$(CRITERION))
-RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% \
+RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% $(BUILD)/tests/api_threads \
     $(BUILD)/tests/example_rcache%,$(API))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
