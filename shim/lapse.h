@@ -47,6 +47,7 @@
 #ifndef LAPSE_H
 #define LAPSE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -33,6 +33,10 @@
 
 #include "lapse.h"
 
+/* pthread_cleanup_push(); another C library has none: hooks/start.c */
+#pragma weak __pthread_register_cancel
+#pragma weak __pthread_unregister_cancel
+
 /* More than there can be threads: then it is not what we take it for. */
 #define THREADS_MAX (1u << 22)
 #define TRIES 16
