@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include "backstop.h"
@@ -12,6 +11,7 @@
 #include "poll.h"
 #include "release.h"
 #include "subscriber.h"
+#include "thread.h"
 #include "wake.h"
 
 #define BATCH 32
@@ -199,23 +199,13 @@ static void *drainer_main(void *unused)
 
 int drainer_start(void)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, old;
     int err;
 
     if (atomic_load_explicit(&drainer, memory_order_relaxed))
         return 0;
-    /* It inherits the mask: no signal of the program is ever handled there. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     /* Not 0: it may not have run when the next one asks. */
     atomic_store_explicit(&drainer, 1, memory_order_relaxed);
-    err = pthread_create(&thread, &attr, drainer_main, NULL);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    err = thread_start(drainer_main);
     if (err)
         atomic_store_explicit(&drainer, 0, memory_order_relaxed);
     return err ? -EAGAIN : 0;
