@@ -39,6 +39,7 @@
 #include "shim/backstop.h"
 #include "shim/log.h"
 #include "shim/sys.h"
+#include "shim/thread.h"
 
 #define EVENTS 16
 enum state {

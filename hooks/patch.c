@@ -54,15 +54,15 @@ static bool is_alone(void)
 {
     struct stat tasks;
 
-    if (sys(SYS_stat, "/proc/self/task", &tasks))
+    if (sys(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &tasks, 0))
         return __libc_single_threaded;
     return tasks.st_nlink == 2 + 1;
 }
 
 void patcher_open(struct patcher *patcher)
 {
-    patcher->memory =
-        (int)sys(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC);
+    patcher->memory = (int)sys(SYS_openat, AT_FDCWD, "/proc/self/mem",
+                               O_RDWR | O_CLOEXEC);
     patcher->alone = is_alone();
 }
 
@@ -107,7 +107,7 @@ static uint8_t *copy_of_file(const struct patcher *patcher,
 {
     uint64_t offset = module->text_offset + (uint64_t)(span.start -
                                                        module->text);
-    long file = sys(SYS_open, module->path, O_RDONLY | O_CLOEXEC);
+    long file = sys(SYS_openat, AT_FDCWD, module->path, O_RDONLY | O_CLOEXEC);
     long copy;
 
     if (failed(file))

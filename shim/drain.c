@@ -11,6 +11,7 @@
 #include "poll.h"
 #include "release.h"
 #include "subscriber.h"
+#include "thread.h"
 #include "wake.h"
 
 #define BATCH 32

@@ -40,6 +40,7 @@
 /* More than there can be threads: then it is not what we take it for. */
 #define THREADS_MAX (1u << 22)
 #define TRIES 16
+#define STACK_MAX ((size_t)8 << 20)
 
 static _Atomic unsigned *counter;
 
@@ -116,20 +117,34 @@ static void *run(void *arg)
     return result;
 }
 
+/* The default is the limit of the main thread's stack; where that was raised
+ * for the main thread's sake, as large a mapping may not be had. */
+static void limit_stack(pthread_attr_t *attr)
+{
+    size_t stack;
+
+    if (!pthread_attr_getstacksize(attr, &stack) && stack > STACK_MAX)
+        pthread_attr_setstacksize(attr, STACK_MAX);
+}
+
 int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
 {
+    pthread_attr_t attr;
     sigset_t all, old;
     pthread_t thread;
     int err;
 
     if (!what || !what->start)
         return -EINVAL;
+    pthread_attr_init(&attr);
+    limit_stack(&attr);
     /* It inherits the mask: no signal of the program is handled there. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (counter)
         put_in();
-    err = pthread_create(&thread, NULL, run, (void *)(uintptr_t)what);
+    err = pthread_create(&thread, &attr, run, (void *)(uintptr_t)what);
+    pthread_attr_destroy(&attr);
     if (!err && counter)
         take_out();
     if (counter)

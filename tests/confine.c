@@ -3,10 +3,12 @@
  * Runs a program under limits that a careful administrator might set.
  * Usage: confine LIMIT... -- COMMAND...
  *   errno:CALL:ERRNO  that system call (by number) fails so
+ *   only:CALL,CALL... any other system call kills the program
+ *   mdwe              the kernel's own: what was not executable never will be
  *   no-exec           no memory becomes executable: mprotect and mmap with
  *                     PROT_EXEC fail, but mappings of files
  *   no-new-privs
- *   as:BYTES nofile:N fsize:BYTES   resource limits
+ *   as:BYTES nofile:N fsize:BYTES stack:BYTES   resource limits
  *   chroot:DIRECTORY  (a name space of users if need be)
  *   close             descriptors 0, 1 and 2
  * Exit status 77: the kernel has it not.
@@ -25,6 +27,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65
+#endif
 #define ARG(n) (offsetof(struct seccomp_data, args) + 8 * (n))
 #define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (at))
 #define FAIL(err) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (err))
@@ -52,6 +57,28 @@ static void fail_call(unsigned nr, unsigned err)
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), FAIL(err), OK};
 
     install(filter, sizeof filter / sizeof *filter);
+}
+
+/* Of the list each number is one instruction, and one after them lets through
+ * or kills; execve, which is to come, is let through, too. */
+#define CALLS 120
+
+static void only_calls(char *list)
+{
+    struct sock_filter filter[CALLS + 4] = {
+        LOAD(offsetof(struct seccomp_data, nr))};
+    unsigned nr[CALLS], calls = 0;
+
+    nr[calls++] = SYS_execve;
+    for (char *n = strtok(list, ","); n && calls < CALLS; n = strtok(NULL, ","))
+        nr[calls++] = (unsigned)atoi(n);
+    for (unsigned i = 0; i < calls; i++)
+        filter[1 + i] = (struct sock_filter)BPF_JUMP(
+            BPF_JMP | BPF_JEQ | BPF_K, nr[i], (unsigned char)(calls - i), 0);
+    filter[1 + calls] = (struct sock_filter)BPF_STMT(
+        BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    filter[2 + calls] = (struct sock_filter)OK;
+    install(filter, (unsigned short)(3 + calls));
 }
 
 /* Files may be mapped executable, or no program would start. */
@@ -98,6 +125,11 @@ static void confine(char *how)
         char *err = strchr(value, ':');
 
         fail_call((unsigned)atoi(value), (unsigned)atoi(err + 1));
+    } else if (!strcmp(how, "only"))
+        only_calls(value);
+    else if (!strcmp(how, "mdwe")) {
+        if (prctl(PR_SET_MDWE, 1, 0, 0, 0))
+            refuse("PR_SET_MDWE");
     } else if (!strcmp(how, "no-exec"))
         no_exec();
     else if (!strcmp(how, "no-new-privs"))
@@ -108,6 +140,8 @@ static void confine(char *how)
         limit(RLIMIT_NOFILE, value);
     else if (!strcmp(how, "fsize"))
         limit(RLIMIT_FSIZE, value);
+    else if (!strcmp(how, "stack"))
+        limit(RLIMIT_STACK, value);
     else if (!strcmp(how, "chroot"))
         change_root(value);
     else if (!strcmp(how, "close")) {

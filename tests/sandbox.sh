@@ -70,6 +70,61 @@ limited "little address space" "told [0-9]* lost [0-9]* refused" 0 \
 expect "no descriptor is left" "told 12 lost 2 refused 2" 0 \
     env LD_PRELOAD="$lib" "$honest" nofile
 
+limited "one descriptor is left" "$all" 0 nofile:4
+limited "a stack of 100 GB" "$all" 0 stack:100000000000
+limited "a small stack" "$all" 0 stack:65536
+limited "no stack limit" "$all" 0 stack:-1
+limited "nothing becomes executable, says the kernel" "$all" 0 mdwe
+limited "that, and /proc/self/mem is not written" "$none" 1 mdwe errno:18:1
+expect "addresses are not random" "$all" 0 \
+    env LD_PRELOAD="$lib" setarch -R "$honest"
+expect "mappings grow upward, not random" "$all" 0 \
+    env LD_PRELOAD="$lib" setarch -RL "$honest"
+
+# What is not readable is not dumpable: its /proc/self/mem is another user's.
+cp "$honest" "$lib" "$tmp/"
+chmod 755 "$tmp"
+chmod 111 "$tmp/honest"
+if [ "$(id -u)" = 0 ]; then
+    expect "its /proc/self/mem is another user's" "$all" 0 \
+        chroot --userspec=nobody:nogroup --skip-chdir / \
+        env LD_PRELOAD="$tmp/liblapse.so" "$tmp/honest"
+else
+    echo "skipped its /proc/self/mem is another user's: needs root"
+fi
+
+# Killed for any call that the program does not make without the library, but
+# two that its start makes: 18 pwrite64, 28 madvise.
+calls_of() {
+    strace -fnqq -e signal=none -o "$tmp/calls" "$@" > "$tmp/bare" 2>&1 &&
+        sed -n 's/^[0-9]* *\[ *\([0-9]*\)\].*/\1/p' "$tmp/calls" | sort -un |
+        paste -sd,
+}
+same_confined() { # NAME COMMAND...
+    name=$1
+    shift
+    calls=$(calls_of "$@")
+    if [ -z "$calls" ]; then
+        echo "skipped $name: strace may not trace here"
+        return
+    fi
+    env CONFINE_PRELOAD="$lib" "$confine" "only:$calls,18,28" -- "$@" \
+        > "$tmp/out" 2> "$tmp/err"
+    status=$?
+    if [ $status = 77 ]; then
+        echo "skipped $name: $(tail -n 1 "$tmp/err")"
+        return
+    fi
+    : > "$tmp/counts"
+    cmp -s "$tmp/bare" "$tmp/out" && [ $status = 0 ] && [ ! -s "$tmp/err" ]
+    say $? "$name" "exit status $status"
+}
+same_confined "killed for what ls does not call" ls -l /usr
+same_confined "killed for what sh does not call" \
+    sh -c 'x=$(seq 9 | sort -r); echo $x; (exit 3); echo $?'
+same_confined "killed for what perl does not call" perl -e \
+    'my %h = map { $_ => "x" x $_ } 1 .. 3000; %h = (); print `echo b`'
+
 # No /proc at all.
 mkdir -p "$tmp/root/lib64" "$tmp/root/lib/x86_64-linux-gnu"
 cp /lib64/ld-linux-x86-64.so.2 "$tmp/root/lib64/"

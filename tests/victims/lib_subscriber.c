@@ -3,8 +3,10 @@
  * Preloaded behind liblapse, so that a victim runs with somebody who wants to
  * know: in a process without subscribers a hook does next to nothing. None of
  * them ever asks or ends, so records run out, too.
- * LIB_SUBSCRIBER=callback adds one that the library calls from its own thread.
+ * LIB_SUBSCRIBER=callback adds one that the library calls from its own thread,
+ * and a descriptor that tells of events.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,7 @@ static void count(const struct lapse_event *event, void *arg)
     __atomic_fetch_add(&told, 1, __ATOMIC_RELAXED);
 }
 
-static void subscribe(unsigned delivery)
+static void subscribe(unsigned delivery, bool with_fd)
 {
     struct lapse_subscription how = {
         .size = sizeof how,
@@ -31,14 +33,18 @@ static void subscribe(unsigned delivery)
 
     if (lapse_subscribe(&how, &s) != 0)
         abort();
+    if (with_fd && lapse_fd(s) < 0)
+        abort();
 }
 
 __attribute__((constructor)) static void begin(void)
 {
     const char *kind = getenv("LIB_SUBSCRIBER");
 
-    subscribe(LAPSE_POLL);
-    subscribe(LAPSE_INLINE);
-    if (kind && !strcmp(kind, "callback"))
-        subscribe(LAPSE_CALLBACK);
+    bool more = kind && !strcmp(kind, "callback");
+
+    subscribe(LAPSE_POLL, more);
+    subscribe(LAPSE_INLINE, false);
+    if (more)
+        subscribe(LAPSE_CALLBACK, false);
 }
