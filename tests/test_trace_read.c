@@ -467,3 +467,18 @@ Test(trace_read, bytes_at_random_do_no_harm, .timeout = 100)
     cr_assert_gt(opened, TIMES / 3);
     unmake();
 }
+
+Test(trace_read, a_ring_that_says_it_ends_far_away_has_an_end, .timeout = 20)
+{
+    struct trace *t;
+
+    make(1);
+    for (uint64_t i = 0; i < 100; i++)
+        maker_user(&m, 0, 2000 + i, 8);
+    m.heads[0].end = (uint64_t)1 << 50;
+    t = reader();
+    drain(t);
+    cr_assert_gt(trace_damaged(t), 0);
+    trace_close(t);
+    unmake();
+}

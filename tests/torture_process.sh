@@ -22,6 +22,7 @@ run env LD_PRELOAD="$build/delayed/lib/liblapse.so.0" \
     LAPSE_TEST_DELAY_BEFORE=200000 "$build/tests/api_cancel" --stuck 1600
 run env LD_PRELOAD="$lib:$build/tests/victims/lib_subscriber.so" \
     LIB_SUBSCRIBER=callback "$build/tests/victims/lifetimes" 100000
+run "$build/tests/api_event" 1000000
 run "$build/tests/api_trace_read" 100000000
 run "$build/tests/api_trace_read" --kill 1000
 run tests/sandbox.sh "$build"
