@@ -110,6 +110,8 @@ for a in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2 \
             "$build/tests/api_free_more"
     fi
 done
+run trace_race 60 "$build/tests/api_trace_read" 4000000
+run trace_kill 60 "$build/tests/api_trace_read" --kill 30
 run api_shm 60 "$build/tests/api_shm"
 run api_huge 60 "$build/tests/api_huge"
 if [ -z "$san" ]; then
@@ -208,6 +210,7 @@ if [ -z "$san" ]; then
     run zoo 600 env BUILD="$build" scripts/zoo --quick
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run stacks_gdb 300 tests/stacks_gdb.sh "$build"
+    run trace_cmd 60 env BUILD="$build" tests/trace_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
     run install 60 tests/install.sh "$build"
@@ -226,6 +229,7 @@ else
     skip zoo "as above"
     skip run_cmd "as above"
     skip stacks_gdb "as above"
+    skip trace_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"
     skip install "as above"
