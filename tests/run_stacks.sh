@@ -105,7 +105,7 @@ stacks --stacks sh -c 'i=0
     while [ $i -lt 100 ]; do /bin/true; i=$((i + 1)); done
     sleep 1; du -sk "$LAPSE_TRACE"' > "$tmp/used"
 is "processes that are over take no memory" yes \
-    "$([ "$(cut -f 1 "$tmp/used")" -lt 20000 ] && echo yes || cat "$tmp/used")"
+    "$([ "$(cut -f 1 "$tmp/used")" -lt 2500 ] && echo yes || cat "$tmp/used")"
 
 stacks --stacks sh -c 'cd "$LAPSE_TRACE"; echo junk > 1.0.trace
     mkfifo 2.0.trace; head -c 300000 /dev/urandom > 3.0.trace
