@@ -13,6 +13,7 @@
 #include "json.h"
 #include "past.h"
 #include "reports.h"
+#include "steps.h"
 
 enum { SAMPLES = 4000 }; /* of a counter, of one process, at most */
 
@@ -223,45 +224,26 @@ static void released(struct writer *w)
     }
 }
 
-struct step {
-    uint64_t ns;
-    int64_t bytes;
-};
-
-static int step_order(const void *left, const void *right)
-{
-    const struct step *a = left, *b = right;
-
-    return a->ns < b->ns ? -1 : a->ns > b->ns;
-}
-
 static void watched(struct writer *w)
 {
     const struct past_process *p = w->process;
-    uint64_t apart = (p->last - p->begin) / SAMPLES, due = 0;
-    struct step *step = NULL;
-    size_t n = 0, room = 0;
-    int64_t now = 0;
+    uint64_t apart = (p->last - p->begin) / SAMPLES, due = 0, now = 0;
+    struct steps s = {0};
 
-    for (size_t i = 0; i < p->watches; i++) {
-        int64_t bytes = (int64_t)(p->watch[i].end - p->watch[i].start);
-
-        if (n + 2 > room)
-            step = past_grow(step, &room, sizeof(*step));
-        step[n++] = (struct step){p->watch[i].from, bytes};
-        step[n++] = (struct step){p->watch[i].to, -bytes};
-    }
-    if (n)
-        qsort(step, n, sizeof(*step), step_order);
-    for (size_t i = 0; i < n; i++) {
-        now += step[i].bytes;
-        if ((i + 1 < n && step[i + 1].ns == step[i].ns) ||
-            (step[i].ns < due && i + 1 < n))
+    for (size_t i = 0; i < p->watches; i++)
+        steps_add(&s, p->watch[i].from,
+                  p->watch[i].open ? STEPS_NEVER : p->watch[i].to,
+                  p->watch[i].end - p->watch[i].start);
+    steps_sort(&s);
+    for (size_t i = 0; i < s.n; i++) {
+        now += s.step[i].by;
+        if (i + 1 < s.n &&
+            (s.step[i + 1].ns == s.step[i].ns || s.step[i].ns < due))
             continue;
-        due = step[i].ns + apart;
-        put_counter(w, step[i].ns, "watched", "bytes", (uint64_t)now);
+        due = s.step[i].ns + apart;
+        put_counter(w, s.step[i].ns, "watched", "bytes", now);
     }
-    free(step);
+    free(s.step);
 }
 
 static void process_put(struct writer *w)

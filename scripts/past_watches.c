@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "past.h"
+#include "steps.h"
 
 /* Of each subscriber and range together, in the order of time. */
 static int range_order(const void *left, const void *right)
@@ -160,46 +161,25 @@ static void untie(struct past_process *process, size_t *room,
                                       e->subscriber, false});
 }
 
-struct step {
-    uint64_t ns;
-    int64_t bytes;
-};
-
-/* Of one moment, what ends before what begins. */
-static int step_order(const void *left, const void *right)
-{
-    const struct step *a = left, *b = right;
-
-    if (a->ns != b->ns)
-        return a->ns < b->ns ? -1 : 1;
-    return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
-}
-
 static void watched_bytes(struct past_process *process)
 {
-    size_t room = 0, n = 0;
-    struct step *step = NULL;
-    int64_t now = 0;
+    struct steps steps = {0};
+    uint64_t now = 0;
 
     for (size_t i = 0; i < process->watches; i++) {
         const struct past_watch *watch = &process->watch[i];
-        int64_t bytes = (int64_t)(watch->end - watch->start);
 
-        if (n + 2 > room)
-            step = past_grow(step, &room, sizeof(*step));
-        step[n++] = (struct step){watch->from, bytes};
-        if (!watch->open)
-            step[n++] = (struct step){watch->to, -bytes};
+        steps_add(&steps, watch->from, watch->open ? STEPS_NEVER : watch->to,
+                  watch->end - watch->start);
     }
-    if (n)
-        qsort(step, n, sizeof(*step), step_order);
-    for (size_t i = 0; i < n; i++) {
-        now += step[i].bytes;
-        if (now > (int64_t)process->watched_most)
-            process->watched_most = (uint64_t)now;
+    steps_sort(&steps);
+    for (size_t i = 0; i < steps.n; i++) {
+        now += steps.step[i].by;
+        if ((int64_t)now > (int64_t)process->watched_most)
+            process->watched_most = now;
     }
-    process->watched_last = (uint64_t)now;
-    free(step);
+    process->watched_last = now;
+    free(steps.step);
 }
 
 static int start_order(const void *left, const void *right)

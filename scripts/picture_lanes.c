@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "picture.h"
+#include "steps.h"
 #include "text.h"
 
 enum { BARS = PICTURE_WIDTH / 4, TALL = 70, LOW = 32 };
@@ -87,34 +88,6 @@ static void put_bytes(struct picture *p)
     free(bar);
 }
 
-/* How many, or how much, there was over time. */
-struct step {
-    uint64_t ns;
-    int64_t by;
-};
-
-struct steps {
-    struct step *step;
-    size_t n, room;
-};
-
-static void steps_add(struct steps *s, uint64_t from, uint64_t to, uint64_t by)
-{
-    while (s->n + 2 > s->room)
-        s->step = past_grow(s->step, &s->room, sizeof(*s->step));
-    s->step[s->n++] = (struct step){from, (int64_t)by};
-    s->step[s->n++] = (struct step){to, -(int64_t)by};
-}
-
-static int step_order(const void *left, const void *right)
-{
-    const struct step *a = left, *b = right;
-
-    if (a->ns != b->ns)
-        return a->ns < b->ns ? -1 : 1;
-    return a->by < b->by ? -1 : a->by > b->by;
-}
-
 /* The most in each pixel, as one area. */
 static void put_area(struct picture *p, const int64_t *most, int64_t highest,
                      const char *class)
@@ -134,20 +107,21 @@ static void put_area(struct picture *p, const int64_t *most, int64_t highest,
 static void put_steps(struct picture *p, struct steps *s, const char *name,
                       bool bytes, const char *class)
 {
-    int64_t most[PICTURE_WIDTH] = {0}, now = 0, highest = 0;
+    int64_t most[PICTURE_WIDTH] = {0}, highest = 0;
+    uint64_t now = 0;
     char text[16], more[64];
     size_t i = 0;
 
-    qsort(s->step, s->n, sizeof(*s->step), step_order);
+    steps_sort(s);
     for (int x = 0; x < PICTURE_WIDTH; x++) {
         uint64_t until = picture_ns(p, PICTURE_LEFT + x + 1);
 
-        most[x] = now;
+        most[x] = (int64_t)now;
         for (; i < s->n && (s->step[i].ns < until || x + 1 == PICTURE_WIDTH);
              i++) {
             now += s->step[i].by;
-            if (now > most[x])
-                most[x] = now;
+            if ((int64_t)now > most[x])
+                most[x] = (int64_t)now;
         }
         if (most[x] > highest)
             highest = most[x];
@@ -170,7 +144,7 @@ static void put_watched(struct picture *p)
 
     for (size_t i = 0; i < p->process->watches; i++)
         steps_add(&s, p->process->watch[i].from,
-                  p->process->watch[i].open ? UINT64_MAX
+                  p->process->watch[i].open ? STEPS_NEVER
                                             : p->process->watch[i].to,
                   p->process->watch[i].end - p->process->watch[i].start);
     if (s.n)

@@ -10,7 +10,7 @@ LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
 # Reading traces, for those who show them.
 TRACE_SRC := $(patsubst %.c,%,$(wildcard scripts/trace_*.c))
 PAST_SRC  := $(patsubst %.c,%,$(wildcard scripts/past*.c \
-             scripts/picture*.c)) scripts/space
+             scripts/picture*.c)) scripts/space scripts/steps
 UNWIND_SRC := $(patsubst %.c,%,$(wildcard scripts/unwind*.c)) scripts/symbols
 # Debian's static one is not made for programs that move in memory (PIE).
 UNWINDLIB := -lunwind-x86_64
