@@ -101,8 +101,9 @@ static int forget_tables(struct dl_phdr_info *info, size_t size, void *self)
 /* The name of the program lies at the upper end of the first stack. */
 static void stacks_start(void)
 {
-    if (!observing(OBSERVE_TRACE) || !lapse_trace.stack_bytes)
+    if (!lapse_trace.stack_bytes)
         return;
+    lapse_snapshot = snapshot_take;
     if (sys(SYS_gettid) == sys(SYS_getpid))
         snapshot_start(getauxval(AT_EXECFN),
                        (uintptr_t)__builtin_thread_pointer());
@@ -133,15 +134,13 @@ __attribute__((constructor)) static void start(int argc, char **argv,
     started = true;
     shim_start(environment);
     caller_start(lapse_observing != 0);
-    if (lapse_trace.stack_bytes)
-        lapse_snapshot = snapshot_take;
+    stacks_start();
     atomic_store_explicit(&hook_brk, (uintptr_t)sys(SYS_brk, 0),
                           memory_order_relaxed);
     report_modules();
     sites_patch();
     free_patch();
     segments_start(namespaces_told());
-    stacks_start();
     if (lapse_config.backstop)
         backstop_start();
     note_gap();

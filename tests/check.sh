@@ -189,6 +189,8 @@ if [ -z "$san" ]; then
     run faults 600 tests/faults.sh "$build" plain backstop
     run zoo 600 env BUILD="$build" scripts/zoo --quick
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
+    run run_stacks 200 tests/run_stacks.sh "$build"
+    run api_stacks 60 "$build/tests/api_stacks" 3
     run stacks_gdb 300 tests/stacks_gdb.sh "$build"
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
@@ -208,6 +210,8 @@ else
     skip faults "as above"
     skip zoo "as above"
     skip run_cmd "as above"
+    skip run_stacks "as above"
+    skip api_stacks "as above"
     skip stacks_gdb "as above"
     skip strace_counts "as above"
     skip audit "as above"

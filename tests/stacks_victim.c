@@ -101,22 +101,23 @@ static PLAIN int recurse(int depth)
 
 static int compare(const void *a, const void *b)
 {
-    free_large(150000);
+    unmap(1);
     return *(const int *)a - *(const int *)b;
 }
 
 static void on_signal(int sig)
 {
-    (void)sig;
     unmap(3);
+    KEEP(sig);
 }
 
 static ucontext_t outside, inside;
 
 static void coroutine(void)
 {
-    unmap(4);
     free_large(500000);
+    unmap(4);
+    KEEP(outside.uc_link);
 }
 
 static PLAIN void in_coroutine(void)

@@ -102,6 +102,8 @@ $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
 $(BUILD)/tests/api_trace_read: $(call objects,$(TRACE_SRC))
+$(BUILD)/tests/api_stacks: $(call objects,$(TRACE_SRC) $(UNWIND_SRC))
+$(BUILD)/tests/api_stacks: LDLIBS += $(UNWINDLIB)
 
 # Run by sandbox.sh and faults.sh; honest has the library preloaded.
 SANDBOX  := $(addprefix $(BUILD)/tests/,confine honest faults)
