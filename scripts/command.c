@@ -13,7 +13,7 @@
 
 enum { STACKS_KB = 16 };
 
-static int parse_top(size_t *top, const char *text)
+int command_top(size_t *top, const char *text)
 {
     char *end;
     unsigned long value;
@@ -88,7 +88,7 @@ int command_parse(struct command_request *request, int argc, char **argv,
             request->output = optarg;
             break;
         case 't':
-            if (parse_top(&request->top, optarg))
+            if (command_top(&request->top, optarg))
                 return EXIT_USAGE;
             top_given = true;
             break;

@@ -25,6 +25,9 @@ int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* getopt's ':' and '?': says what is wrong, returns EXIT_USAGE. */
 int command_wrong_option(int letter, char **argv);
 
+/* The value of --top: 0, or EXIT_USAGE, said. */
+int command_top(size_t *top, const char *text);
+
 /* A command to run, and how to report on it. */
 struct command_request {
     bool free, json;
@@ -60,5 +63,7 @@ int lapse_trace(int argc, char **argv);
 void lapse_trace_help(void);
 int lapse_audit(int argc, char **argv);
 void lapse_audit_help(void);
+int lapse_past(int argc, char **argv);
+void lapse_past_help(void);
 
 #endif

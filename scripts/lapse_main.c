@@ -20,6 +20,8 @@ static const struct subcommand {
      "run a program and report what it released unseen"},
     {"trace", lapse_trace, lapse_trace_help,
      "show what a program releases, live or afterwards"},
+    {"report", lapse_past, lapse_past_help,
+     "tell from traces what was released, by whom, and whom it hit"},
 };
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

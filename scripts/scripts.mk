@@ -9,11 +9,14 @@ LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
              $(patsubst %.c,%,$(wildcard scripts/audit_*.c))
 # Reading traces, for those who show them.
 TRACE_SRC := $(patsubst %.c,%,$(wildcard scripts/trace_*.c))
+PAST_SRC  := $(patsubst %.c,%,$(wildcard scripts/past*.c \
+             scripts/picture*.c)) scripts/space scripts/steps
 UNWIND_SRC := $(patsubst %.c,%,$(wildcard scripts/unwind*.c)) scripts/symbols
 # Debian's static one is not made for programs that move in memory (PIE).
 UNWINDLIB := -lunwind-x86_64
 LAPSE_SRC += $(TRACE_SRC) $(filter-out scripts/symbols,$(UNWIND_SRC)) \
-             scripts/build_id $(patsubst %.c,%,$(wildcard scripts/lapse_trace*.c))
+             scripts/build_id $(patsubst %.c,%,$(wildcard scripts/lapse_trace*.c)) \
+             $(PAST_SRC)
 # The rows and judges of `lapse check`, which tests/oracle uses too.
 CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \
              scripts/check_file scripts/check_loader scripts/check_malloc \
@@ -31,7 +34,7 @@ $(BUILD)/scripts/check_plugin_file.o: BASE += -DPLUGIN='"$(BUILD)/check_plugin.s
 
 $(BUILD)/lapse: $(call objects,$(LAPSE_SRC))
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(UNWINDLIB)
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(UNWINDLIB) -lm
 
 $(BUILD)/lapse-cp: $(call objects,scripts/lapse_cp scripts/lapse_cp_file) \
     $(BUILD)/liblapse-rcache.a $(LIB)

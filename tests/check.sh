@@ -215,6 +215,7 @@ if [ -z "$san" ]; then
     run trace_cmd 60 env BUILD="$build" tests/trace_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
+    run trace_report 300 env BUILD="$build" tests/trace_report.sh
     run install 60 tests/install.sh "$build"
     run lapse_check 60 tests/lapse_check.sh command
     for a in glibc jemalloc tcmalloc mimalloc tbbmalloc; do
@@ -236,6 +237,7 @@ else
     skip trace_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"
+    skip trace_report "as above"
     skip install "as above"
     skip lapse_check "as above"
     skip oracle "as above"

@@ -73,7 +73,16 @@ $(BUILD)/tests/test_snapshot: $(BUILD)/tests/test_snapshot.o \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION)
 
-$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(TRACETEST) \
+# What lapse report finds in records, and how it draws that.
+PASTTEST := $(BUILD)/tests/test_past $(BUILD)/tests/test_space
+$(BUILD)/tests/test_space: $(BUILD)/scripts/space.o
+$(BUILD)/tests/test_past: $(call objects,$(filter-out %_read %_report, \
+    $(PAST_SRC)) scripts/reports scripts/text scripts/json)
+$(PASTTEST): %: %.o
+	$(call say,LD,$@)
+	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -lm
+
+$(filter-out $(HOOKNOUN:%=$(BUILD)/tests/test_%) $(TRACETEST) $(PASTTEST) \
     $(addprefix $(BUILD)/tests/test_,maps snapshot),$(CRITERION)): \
     $(BUILD)/tests/%: $(BUILD)/tests/%.o $(UNITSHIM)
 	$(call say,LD,$@)
