@@ -24,5 +24,7 @@ run env LD_PRELOAD="$lib:$build/tests/victims/lib_subscriber.so" \
     LIB_SUBSCRIBER=callback "$build/tests/victims/lifetimes" 100000
 run tests/sandbox.sh "$build"
 run tests/faults.sh "$build"
+# and as in sandboxes that do not know a call: ENOSYS
+run env FAULTS_ERRNO=38 tests/faults.sh "$build"
 [ "$failed" = 0 ] && echo "torture: all good"
 exit $failed
