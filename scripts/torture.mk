@@ -15,8 +15,10 @@ $(BUILD)/scripts/lib_torture.o: SANFLAGS :=
 $(BUILD)/torture-library.so: $(BUILD)/scripts/lib_torture.o
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $<
 
+# Of each phase of the deadlock and the cache; the rest goes by counts.
+SECONDS ?= 60
 torture: $(BUILD)/torture $(BUILD)/tests/step $(BUILD)/tests/fuzz_api model
 	$(Q)$(BUILD)/tests/step
 	$(Q)for seed in 1 2 3; do $(BUILD)/tests/fuzz_api 10000000 $$seed || exit 1; done
-	$(Q)$(BUILD)/torture deadlock --seconds 60
-	$(Q)$(BUILD)/torture rcache --seconds 60
+	$(Q)$(BUILD)/torture deadlock --seconds $(SECONDS)
+	$(Q)$(BUILD)/torture rcache --seconds $(SECONDS)
