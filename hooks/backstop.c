@@ -28,8 +28,6 @@
 #include <errno.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -204,23 +202,15 @@ static void *reader_main(void *unused)
 
 static int make_reader(void)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, old;
+    static const struct lapse_thread thread = {.start = reader_main};
     int err;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     atomic_store_explicit(&quit, 0, memory_order_relaxed);
     atomic_store_explicit(&reader, 1, memory_order_relaxed);
-    err = pthread_create(&thread, &attr, reader_main, NULL);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    err = lapse_thread_start(&thread, NULL);
     if (err)
         atomic_store_explicit(&reader, 0, memory_order_relaxed);
-    return -err;
+    return err;
 }
 
 /* With the registry held. */

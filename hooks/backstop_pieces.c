@@ -3,7 +3,7 @@
  * Registering what the kernel does not take as a whole: ranges that begin in a
  * hole, or hold a mapping that cannot be registered (a file mapped shared and
  * read-only, another userfaultfd's, before Linux 6.7 any file's). Goes by
- * /proc/self/maps. Never in a hook: it may take milliseconds.
+ * /proc/thread-self/maps. Never in a hook: it may take milliseconds.
  */
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -62,9 +62,11 @@ static void take_char(struct scan *s, char c)
     }
 }
 
+/* Of the thread: that of a process whose first thread has ended is empty. */
 static long open_maps(void)
 {
-    return sys(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    return sys(SYS_openat, AT_FDCWD, "/proc/thread-self/maps",
+               O_RDONLY | O_CLOEXEC);
 }
 
 uint64_t backstop_mappings(void)

@@ -17,6 +17,7 @@
 #include "hooks/copy.h"
 #include "hooks/coverage.h"
 #include "hooks/free.h"
+#include "hooks/module.h"
 #include "hooks/site.h"
 #include "hooks/snapshot.h"
 #include "shim/config.h"
@@ -24,6 +25,7 @@
 #include "shim/range.h"
 #include "shim/report.h"
 #include "shim/sys.h"
+#include "shim/thread.h"
 #include "shim/trace.h"
 #include "shim/trace_release.h"
 
@@ -36,6 +38,16 @@
 #pragma weak gnu_get_libc_version
 
 static bool started;
+
+/* Where it counts threads; see shim/thread.c. */
+static void find_counter(void)
+{
+    struct module libc;
+
+    thread_counter(module_find(COVERAGE_LIBC, &libc)
+                       ? module_variable(&libc, "__nptl_nthreads")
+                       : NULL);
+}
 
 static void note_gap(void)
 {
@@ -119,6 +131,7 @@ __attribute__((constructor)) static void start(int argc, char **argv,
         return;
     started = true;
     shim_start(environment);
+    find_counter();
     caller_start(lapse_observing != 0);
     if (lapse_trace.stack_bytes)
         lapse_snapshot = snapshot_take;

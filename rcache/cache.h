@@ -59,6 +59,7 @@ struct lapse_rcache {
     _Atomic uint64_t registered, deregistered, registered_bytes;
     _Atomic uint32_t leaving; /* of `going`, those that nobody holds */
 
+    struct lapse_thread tick;
     pthread_t thread;
     bool has_thread;
     _Atomic uint32_t stop, wakes; /* wakes: futex of the thread */

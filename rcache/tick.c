@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -64,19 +63,15 @@ static void *tick_main(void *cache)
 
 int tick_start(struct lapse_rcache *c)
 {
-    sigset_t all, old;
     int err;
 
     if (c->limits.idle_ms == LAPSE_RCACHE_NO_TICK)
         return 0;
     atomic_store_explicit(&c->stop, 0, memory_order_relaxed);
-    /* It inherits the mask: no signal of the program is handled there. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    err = pthread_create(&c->thread, NULL, tick_main, c);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    c->tick = (struct lapse_thread){.start = tick_main, .arg = c};
+    err = lapse_thread_start(&c->tick, &c->thread);
     c->has_thread = !err;
-    return -err;
+    return err;
 }
 
 void tick_stop(struct lapse_rcache *c)

@@ -10,7 +10,6 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -80,18 +79,12 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Signals are the program's. */
 static void thread_begin(void)
 {
-    sigset_t all, before;
-    pthread_t thread;
+    static const struct lapse_thread thread = {.start = run};
 
     count(&told->processes);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, run, NULL) == 0)
-        pthread_detach(thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    lapse_thread_start(&thread, NULL);
 }
 
 static void before_fork(void)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include "backstop.h"
@@ -187,35 +186,30 @@ static void *drainer_main(void *unused)
     bool any, held;
 
     (void)unused;
+    release_test_delay(0);
     atomic_store_explicit(&drainer, thread_self(), memory_order_relaxed);
     pthread_setname_np(pthread_self(), "lapse-drainer");
+    release_test_delay(0);
     for (;;) {
         drain_round(&any, &held);
-        if (!any && may_leave())
+        if (!any && may_leave()) {
+            release_test_delay(0);
             return NULL;
+        }
         sleep_until_told(held);
     }
 }
 
 int drainer_start(void)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, old;
+    static const struct lapse_thread thread = {.start = drainer_main};
     int err;
 
     if (atomic_load_explicit(&drainer, memory_order_relaxed))
         return 0;
-    /* It inherits the mask: no signal of the program is ever handled there. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     /* Not 0: it may not have run when the next one asks. */
     atomic_store_explicit(&drainer, 1, memory_order_relaxed);
-    err = pthread_create(&thread, &attr, drainer_main, NULL);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    err = lapse_thread_start(&thread, NULL);
     if (err)
         atomic_store_explicit(&drainer, 0, memory_order_relaxed);
     return err ? -EAGAIN : 0;

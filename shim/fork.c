@@ -19,6 +19,7 @@
 #include "inflight.h"
 #include "report.h"
 #include "subscriber.h"
+#include "thread.h"
 #include "trace.h"
 
 /* Which of them this fork took; written with the registry held. */
@@ -81,6 +82,7 @@ static void in_child(void)
     trace_fork_child(); /* until set_mark() no trace is written */
     set_mark();
     report_fork_child();
+    thread_fork_child();
     atomic_store_explicit(&lapse_subscribers.registry.waiters, 0,
                           memory_order_relaxed);
     in_flight_fork_child();

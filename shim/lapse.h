@@ -47,6 +47,7 @@
 #ifndef LAPSE_H
 #define LAPSE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -81,9 +82,7 @@ enum lapse_reason {
 /* How a subscriber is told. */
 enum lapse_delivery {
     LAPSE_POLL = 0,     /* it asks, with lapse_poll(); preferred */
-    LAPSE_CALLBACK = 1, /* a thread of the library calls it, holding nothing;
-                           while it is there, pthread_exit() in main does not
-                           end the process: unsubscribe before */
+    LAPSE_CALLBACK = 1, /* a thread of the library calls it, holding nothing */
     LAPSE_INLINE = 2    /* called inside the release: before it happens, with
                            LAPSE_EVENT_OPEN, and once more after it. The
                            handler must be async-signal-safe, take no lock
@@ -252,6 +251,26 @@ typedef struct lapse_release {
 } lapse_release;
 int lapse_publish_begin(const void *addr, size_t len, lapse_release *release);
 int lapse_publish_end(lapse_release *release);
+
+/*
+ * A thread that the program does not know of, for caches that need one: all
+ * signals are blocked in it, and the process does not wait for it. When the
+ * last of the other threads ends, exit(0) is called there, as it would be
+ * without this one.
+ */
+struct lapse_thread {
+    void *(*start)(void *);
+    void *arg;
+};
+
+/*
+ * Make one; *what must stay as it is until the thread has ended. *out is to be
+ * joined; out NULL: the thread is detached.
+ * Returns 0; -EINVAL (no function), what pthread_create() says (-EAGAIN).
+ * MT yes; AS no; allocates (as pthread_create() does); CB yes; fork: the
+ * thread is not in the child, which may make its own.
+ */
+int lapse_thread_start(const struct lapse_thread *what, pthread_t *out);
 
 /* One way memory can leave the process, and whether it is seen here. */
 enum lapse_mechanism {

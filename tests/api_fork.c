@@ -3,8 +3,10 @@
  * What lives on in a forked child: subscriptions kept or dropped, events that
  * waited, callbacks, descriptors, and releases that a thread was in which the
  * child does not have. A storm of forks is case_j1.c.
+ * Usage: api_fork | api_fork --drainer FORKS (with the library that is delayed)
  */
 #include <sys/poll.h> /* not shim/poll.h */
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -241,7 +243,8 @@ const char *__tsan_default_options(void)
 
 /*
  * Forked while the thread that calls back has been made and may not have run,
- * or is anywhere in its first steps: the child has none, and can make one.
+ * or is anywhere in its first steps, or its last: the child has none, and can
+ * make one.
  */
 static atomic_int starts;
 
@@ -252,7 +255,7 @@ static void on_start(const struct lapse_event *e, void *arg)
     atomic_fetch_add(&starts, 1);
 }
 
-static int child_starting(lapse_handle old, bool keeps)
+static int child_moving(lapse_handle old, bool keeps)
 {
     lapse_handle s = old;
     int before;
@@ -270,40 +273,107 @@ static int child_starting(lapse_handle old, bool keeps)
     return starts == before ? 3 : lapse_unsubscribe(s) ? 4 : 0;
 }
 
-static void test_starting(int forks)
+enum { STARTING, UP, ENDING, STATES };
+
+static lapse_handle subscribe_moving(bool keeps)
 {
-    uint64_t seed = 88172645463325252u;
-    int status, bad = 0;
-
-    watched = fresh(PAGE);
-    for (int i = 0; i < forks && !bad; i++) {
-        bool keeps = i % 2;
-        uint64_t until = random_next(&seed) % 60000 + now_ns();
-        lapse_handle s =
-            subscribe(LAPSE_CALLBACK, LAPSE_ALL | (keeps ? LAPSE_FORK_KEEP : 0),
-                      on_start, NULL);
-        pid_t pid;
-
-        if (i % 4 > 1)
-            lapse_publish(watched, PAGE);
-        while (now_ns() < until)
-            ;
-        pid = fork();
-        if (pid == 0)
-            _exit(child_starting(s, keeps));
-        status = pid < 0 ? -1 : wait_for(pid, 10);
-        bad = status != 0;
-        if (bad)
-            check(false, "fork %d, drainer just started: wait status %#x", i,
-                  (unsigned)status);
-        lapse_unsubscribe(s);
-    }
-    check(!bad, "%d forks with the drainer just started", forks);
+    return subscribe(LAPSE_CALLBACK, LAPSE_ALL | (keeps ? LAPSE_FORK_KEEP : 0),
+                     on_start, NULL);
 }
 
-int main(void)
+/* A fork so long after a subscription, or the end of one that was told. */
+static int fork_moving(int i, uint64_t after, int (*look)(bool))
 {
-    alarm(120); /* a hang of the parent is a failure, too */
+    bool keeps = i % 2, ends = i % 8 > 3;
+    lapse_handle s = subscribe_moving(keeps);
+    uint64_t until;
+    int status;
+    pid_t pid;
+
+    if (i % 4 > 1 || ends)
+        lapse_publish(watched, PAGE);
+    if (ends) {
+        for (int was = starts, k = 0; starts == was && k < 20000; k++)
+            sleep_us(50);
+        lapse_unsubscribe(s);
+    }
+    until = now_ns() + after;
+    if (ends && i % 16 > 7) /* the next one, while that one goes */
+        s = subscribe_moving(keeps);
+    while (now_ns() < until)
+        ;
+    if (look)
+        look(ends);
+    pid = fork();
+    if (pid == 0)
+        _exit(child_moving(s, keeps && (!ends || i % 16 > 7)));
+    status = pid < 0 ? -1 : wait_for(pid, 10);
+    lapse_unsubscribe(s);
+    return status;
+}
+
+static void test_moving(int forks, uint64_t within, int (*look)(bool))
+{
+    uint64_t seed = 88172645463325252u;
+    int status = 0, i = 0;
+
+    watched = fresh(PAGE);
+    for (; i < forks && !status; i++)
+        status = fork_moving(i, random_next(&seed) % within, look);
+    check(!status, "%d forks while the drainer starts or ends: last wait "
+          "status %#x", i, (unsigned)status);
+}
+
+/* Which thread is there now: one that has no name yet, or none is wanted. */
+static int met[STATES];
+
+static int look(bool ends)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    char path[300], name[32];
+    struct dirent *entry;
+    int state = -1;
+
+    while (tasks && (entry = readdir(tasks))) {
+        FILE *f;
+
+        if (atoi(entry->d_name) == getpid() || entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        f = fopen(path, "r");
+        if (!f)
+            continue;
+        if (fgets(name, sizeof name, f))
+            state = strcmp(name, "lapse-drainer\n") ? STARTING
+                    : ends                          ? ENDING
+                                                    : UP;
+        fclose(f);
+    }
+    if (tasks)
+        closedir(tasks);
+    if (state >= 0)
+        met[state]++;
+    return state;
+}
+
+static int test_delayed(int forks)
+{
+    subscribe(LAPSE_POLL, 0, NULL, NULL); /* the delay wants one */
+    test_moving(forks, 1000000, look);
+    check(met[STARTING] > forks / 20 && met[ENDING] > forks / 20,
+          "met it: starting %d times, ending %d, else there %d", met[STARTING],
+          met[ENDING], met[UP]);
+    return api_end();
+}
+
+int main(int argc, char **argv)
+{
+    int delayed = argc > 2 ? atoi(argv[2]) : 0;
+
+    /* a hang of the parent is a failure, too */
+    alarm(120 + (unsigned)delayed / 5);
+    if (delayed)
+        return test_delayed(delayed);
     test_handles();
     test_callbacks();
     test_fd();
@@ -315,6 +385,6 @@ int main(void)
     if (SANITIZED)
         puts("skip: forks with the drainer just started, under a sanitizer");
     else
-        test_starting(2000);
+        test_moving(1000, 60000, NULL);
     return api_end();
 }

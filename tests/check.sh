@@ -72,7 +72,17 @@ else
         "$build/tests/api_cases" --other-malloc
 fi
 run api_file 60 "$build/tests/api_file"
+if [ -z "$san" ]; then
+    run api_threads 120 "$build/tests/api_threads"
+else
+    skip api_threads "a sanitizer keeps the stacks of threads"
+fi
 run api_fork 120 "$build/tests/api_fork"
+if [ "$san" != thread ]; then
+    run api_last_thread 120 "$build/tests/api_last_thread"
+else
+    skip api_last_thread "the sanitizer's own thread keeps the process alive"
+fi
 if [ -z "$san" ]; then
     run api_processes 300 "$build/tests/api_processes" 10
     run api_cancel 200 "$build/tests/api_cancel" 100
@@ -136,6 +146,13 @@ fi
 run stale_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_DELAY_BEFORE=20000 LAPSE_TEST_DELAY_AFTER=20000 \
     "$build/tests/api_stale" --all 20000
+# Likewise 200 us in the first and last steps of the thread that calls back.
+if [ -z "$san" ]; then
+    run fork_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
+        LAPSE_TEST_DELAY_BEFORE=200000 "$build/tests/api_fork" --drainer 200
+else
+    skip fork_delayed "a sanitizer holds a lock while a thread starts"
+fi
 run file_delayed 120 env LD_PRELOAD="$delayed/liblapse.so.0" \
     LAPSE_TEST_DELAY_BEFORE=200000 LAPSE_TEST_DELAY_AFTER=20000 \
     "$build/tests/api_file"
@@ -166,6 +183,7 @@ if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null; then
     on a2 60 case_a a2
     on j4 120 case_j4
     on storm 60 api_storm 3
+    [ "$san" = thread ] || on last_thread 120 api_last_thread 10
     on stale 240 api_stale 50000
     on stale_inline 240 api_stale --inline 100000
     on stale_madvise 120 api_backstop_madvise

@@ -23,7 +23,7 @@ VICTIMS  := $(addprefix $(BUILD)/tests/victims/, \
             $(addsuffix .so,$(filter lib_%,$(VICTIM)) lib_malloc lib_first))
 # Of a noun of rcache/, and clients of it.
 RCACHETEST := $(filter $(BUILD)/tests/test_rcache%,$(CRITERION))
-RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% \
+RCACHEAPI := $(filter $(BUILD)/tests/api_rcache% $(BUILD)/tests/api_threads \
     $(BUILD)/tests/example_rcache%,$(API))
 BENCHES  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/bench_*.c))
 TESTLIB  := $(BUILD)/liblapse-test.so
@@ -133,6 +133,11 @@ $(BUILD)/tests/victims/lib_malloc.so $(BUILD)/tests/victims/lib_first.so: \
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $< -ldl \
 	    $(if $(findstring first,$@),-DFIRST_ONLY=1)
+$(BUILD)/tests/victims/lib_threads.so: tests/victims/lib_threads.c \
+    $(BUILD)/liblapse-rcache.a
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(PLAIN) -fPIC -shared -o $@ $^ -ldl
 $(BUILD)/tests/victims/constructor: tests/victims/constructor.c \
     $(BUILD)/tests/victims/lib_early.so
 	$(call say,CC,$<)

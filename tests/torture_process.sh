@@ -17,9 +17,13 @@ run() {
 
 run "$build/tests/api_processes" 300
 run "$build/tests/api_loader" 3000
+run "$build/tests/api_last_thread" 1000
+run "$build/tests/api_threads" 100000
 run "$build/tests/api_cancel" 2000
 run env LD_PRELOAD="$build/delayed/lib/liblapse.so.0" \
     LAPSE_TEST_DELAY_BEFORE=200000 "$build/tests/api_cancel" --stuck 1600
+run env LD_PRELOAD="$build/delayed/lib/liblapse.so.0" \
+    LAPSE_TEST_DELAY_BEFORE=200000 "$build/tests/api_fork" --drainer 2000
 run env LD_PRELOAD="$lib:$build/tests/victims/lib_subscriber.so" \
     LIB_SUBSCRIBER=callback "$build/tests/victims/lifetimes" 100000
 run "$build/tests/api_event" 1000000

@@ -62,7 +62,8 @@ fi
 
 # Each victim three times: nobody subscribed; one that polls and one inline;
 # one more that is called back, by a thread, which exits would count and
-# confined would kill when it is woken.
+# confined would kill when it is woken. And once with every thread that there
+# can be.
 sub=$dir/lib_subscriber.so
 [ -f "$sub" ] || { echo "victims: no $sub" >&2; exit 2; }
 for v in tests/victims/*.c; do
@@ -80,6 +81,15 @@ for v in tests/victims/*.c; do
         exits | confined) continue ;;
     esac
     compare "$v, callback" "$lib:$sub" env LIB_SUBSCRIBER=callback "$@"
+    [ "$v" = last_thread ] || continue
+    compare "$v, all threads" "$lib:$dir/lib_threads.so" "$@"
+    if LAPSE_BACKSTOP=uffd "$build/tests/api_backstop" --probe > /dev/null
+    then
+        compare "$v, all threads and backstop" "$lib:$dir/lib_threads.so" \
+            env LAPSE_BACKSTOP=uffd LIB_THREADS=4 "$@"
+    else
+        echo "skipped $v with backstop: the kernel gives no userfaultfd here"
+    fi
 done
 
 program "ls of nothing" sh -c 'ls /none-such; test $? = 2'

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a process ends by itself. A thread that ends, main by pthread_exit()
+ * too, takes itself from __nptl_nthreads, glibc's count of threads; who takes
+ * the last one calls exit(0). So a thread of ours must not be in that count
+ * (G5): else nobody calls exit(), and what is left of the process takes no
+ * signal. The variable is part of what glibc shows to libthread_db. Nothing
+ * but this and a "is stdio to lock from now on", which is never taken back,
+ * hangs on its value (glibc 2.34 to 2.42). In what follows N is the number of
+ * threads that are counted rightly.
+ *
+ *  T1 Who makes a thread takes it out when it is made, and is counted once more
+ *     himself meanwhile. So the count is 2 at least before, and never gets to
+ *     0 by us: nobody is cheated of its exit(), and no exit() comes early.
+ *  T2 A thread of ours puts itself back in before it ends, for glibc to take
+ *     it out. If the last of N ends between the two, ours is the last one, and
+ *     calls exit(). So it is the same, but for the thread.
+ *  T3 0: exit() is under way, by the last of N. It must not be called once
+ *     more when a thread of ours, made by a handler or told to end by one,
+ *     ends in its turn: then one is added that nobody takes away again.
+ *  T4 The maker may be one of ours, in a callback, and not in N. If all of N
+ *     end while he is counted, none of them was the last, and he may not take
+ *     himself out. Then one more is made, for no other purpose than to be it.
+ */
+#include "thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lapse.h"
+
+/* pthread_cleanup_push(); another C library has none: hooks/start.c */
+#pragma weak __pthread_register_cancel
+#pragma weak __pthread_unregister_cancel
+
+/* More than there can be threads: then it is not what we take it for. */
+#define THREADS_MAX (1u << 22)
+#define TRIES 16
+
+static _Atomic unsigned *counter;
+
+/* Is the calling thread one that was taken out? */
+static __thread bool uncounted __attribute__((tls_model("initial-exec")));
+
+void thread_counter(void *unsigned_int)
+{
+    _Atomic unsigned *at = unsigned_int;
+    unsigned n = at ? atomic_load_explicit(at, memory_order_relaxed) : 0;
+
+    counter = n && n < THREADS_MAX ? at : NULL;
+}
+
+void thread_fork_child(void)
+{
+    uncounted = false;
+}
+
+/* T3: and one more, if it is 0. Relaxed, like all here: nothing is handed over
+ * but the number. */
+static void put_in(void)
+{
+    unsigned n = atomic_load_explicit(counter, memory_order_relaxed);
+
+    while (!atomic_compare_exchange_weak_explicit(counter, &n, n + 1 + !n,
+                                                  memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
+
+static void *be_last(void *unused)
+{
+    return unused;
+}
+
+/* T1, T4 */
+static void take_out(void)
+{
+    unsigned n = atomic_load_explicit(counter, memory_order_relaxed);
+    pthread_t last;
+
+    for (int tries = TRIES; tries;) {
+        if (n > 1 && atomic_compare_exchange_weak_explicit(
+                         counter, &n, n - 1, memory_order_relaxed,
+                         memory_order_relaxed))
+            return;
+        if (n > 1)
+            continue;
+        tries--;
+        if (!pthread_create(&last, NULL, be_last, NULL))
+            pthread_detach(last);
+        n = atomic_load_explicit(counter, memory_order_relaxed);
+    }
+}
+
+/* Runs also if a callback ends the thread. */
+static void leave(void *unused)
+{
+    (void)unused;
+    if (uncounted)
+        put_in(); /* T2 */
+}
+
+static void *run(void *arg)
+{
+    const struct lapse_thread *what = arg;
+    void *result;
+
+    uncounted = counter != NULL;
+    pthread_cleanup_push(leave, NULL);
+    result = what->start(what->arg);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
+{
+    sigset_t all, old;
+    pthread_t thread;
+    int err;
+
+    if (!what || !what->start)
+        return -EINVAL;
+    /* It inherits the mask: no signal of the program is handled there. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (counter)
+        put_in();
+    err = pthread_create(&thread, NULL, run, (void *)(uintptr_t)what);
+    if (!err && counter)
+        take_out();
+    if (counter)
+        take_out();
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err)
+        return -err;
+    if (out)
+        *out = thread;
+    else
+        pthread_detach(thread);
+    return 0;
+}
