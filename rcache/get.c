@@ -8,6 +8,8 @@
 
 #include <errno.h>
 
+#include "probes.h"
+
 #define UNLIKELY(x) __builtin_expect((x), 0)
 
 /* This thread's tallies of the caches that it used last. By the id, which is
@@ -91,8 +93,11 @@ static __attribute__((noinline)) int get_slow(lapse_rcache *c,
 
     if (l.end > l.start && l.tally && settled(c))
         r = index_find(&c->index, &l, lookup_taken, INDEX_STEPS);
-    if (!r)
+    if (!r) {
+        probe_miss(c, start, len);
         return make_region(&l, out);
+    }
+    probe_hit(c, start, len, r);
     *out = r;
     return 0;
 }
@@ -142,6 +147,7 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
         return get_lost(c, start, len, access, out, word);
     tally_hit(t, m);
     *out = index_at_mark(&c->index, mark);
+    probe_hit(c, start, len, *out);
     return 0;
 }
 

@@ -16,6 +16,7 @@
 
 #include "backstop.h"
 #include "inflight.h"
+#include "probes.h"
 #include "release.h"
 #include "trace.h"
 
@@ -82,6 +83,13 @@ static void unlink_after(struct subscriber *s, uint32_t before)
     pool_give(&s->pool, r);
 }
 
+static inline __attribute__((always_inline)) void
+probe_event(const struct subscriber *s, const struct lapse_event *event)
+{
+    probe_deliver(s->index, event->addr, event->len, event->reason,
+                  event->seq, event->flags);
+}
+
 static void to_event(const struct subscriber *s, const struct record *r,
                      bool open, struct lapse_event *event)
 {
@@ -92,6 +100,7 @@ static void to_event(const struct subscriber *s, const struct record *r,
                                   .flags = open ? LAPSE_EVENT_OPEN : 0};
     trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, open ? TRACE_EVENT_OPEN : 0, s,
                event);
+    probe_event(s, event);
 }
 
 static bool overflow_due(struct subscriber *s, enum collect mode,
@@ -104,6 +113,7 @@ static bool overflow_due(struct subscriber *s, enum collect mode,
     *event = lapse_overflow_event;
     trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, 0, s, event);
     s->overflow_told = s->round;
+    probe_event(s, event);
     return true;
 }
 

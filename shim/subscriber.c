@@ -115,6 +115,7 @@ static void fill(struct subscriber *s, const struct lapse_subscription *how,
     s->overflow = false;
     s->overflow_told = 0;
     s->module = module;
+    s->index = (uint32_t)(s - lapse_subscribers.one);
     atomic_store_explicit(&s->reasons,
                           how->reasons ? how->reasons : LAPSE_MASK_ALL,
                           memory_order_relaxed);
