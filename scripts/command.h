@@ -57,5 +57,7 @@ int lapse_check(int argc, char **argv);
 void lapse_check_help(void);
 int lapse_audit(int argc, char **argv);
 void lapse_audit_help(void);
+int lapse_stacks(int argc, char **argv);
+void lapse_stacks_help(void);
 
 #endif

@@ -18,6 +18,8 @@ static const struct subcommand {
      "release memory in every way there is, and show which are seen"},
     {"audit", lapse_audit, lapse_audit_help,
      "run a program and report what it released unseen"},
+    {"stacks", lapse_stacks, lapse_stacks_help,
+     "show where the threads of a process are, and who waits for whom"},
 };
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

@@ -6,6 +6,8 @@ LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
              scripts/supervise scripts/inspect scripts/preload \
              scripts/command scripts/json scripts/lapse_audit \
              $(patsubst %.c,%,$(wildcard scripts/audit_*.c))
+LAPSE_SRC += scripts/lapse_stacks scripts/stacks_print \
+             $(patsubst %.c,%,$(wildcard scripts/remote*.c))
 # The rows and judges of `lapse check`, which tests/oracle uses too.
 CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \
              scripts/check_file scripts/check_loader scripts/check_malloc \
@@ -23,7 +25,8 @@ $(BUILD)/scripts/check_plugin_file.o: BASE += -DPLUGIN='"$(BUILD)/check_plugin.s
 
 $(BUILD)/lapse: $(call objects,$(LAPSE_SRC))
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ \
+	    -lunwind-ptrace -lunwind-generic
 
 $(BUILD)/lapse-cp: $(BUILD)/scripts/lapse_cp.o $(BUILD)/liblapse-rcache.a $(LIB)
 	$(call say,LD,$@)

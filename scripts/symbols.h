@@ -3,6 +3,7 @@
 #ifndef SYMBOLS_H
 #define SYMBOLS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -11,6 +12,12 @@
  * untrusted; each is read once. The string lives until symbols_free().
  */
 const char *symbols_find(const char *file, uint64_t address);
+/* The same of variables; *offset: how far into it. */
+const char *symbols_find_data(const char *file, uint64_t address,
+                              uint64_t *offset);
+/* Where something of that name is, and how big. */
+bool symbols_locate(const char *file, const char *name, uint64_t *address,
+                    uint64_t *size);
 void symbols_free(void);
 
 #endif
