@@ -102,6 +102,26 @@ static int subscriber_of(const struct remote *r, const struct remote_thread *t,
     return -1;
 }
 
+/* The library calls libc and the loader for itself, too; a callback may have
+ * jumped there, and left no frame. */
+static void place_called(const struct remote *r, struct remote_thread *t,
+                         const struct remote_module *library,
+                         const struct remote_frame *f, enum remote_kind kind)
+{
+    bool program = !remote_is_libc(f->module) && !remote_is_loader(f->module);
+    int subscriber;
+
+    if (kind == IN_HOOK && program)
+        add(t, IN_INLINE, f->symbol);
+    if (kind != IN_DRAINER && kind != IN_SYNC)
+        return;
+    subscriber = subscriber_of(r, t, library);
+    if (!program && subscriber < 0)
+        return;
+    add(t, IN_CALLBACK, program ? f->symbol : NULL);
+    t->place[t->places - 1].subscriber = subscriber;
+}
+
 /* The frames i down to 0 begin with a run of the library's own; the first
  * that is not, of the program, was called by it. Returns that one. */
 static size_t place_lapse(const struct remote *r, struct remote_thread *t,
@@ -120,17 +140,8 @@ static size_t place_lapse(const struct remote *r, struct remote_thread *t,
     add(t, kind, function);
     if (!inner)
         return 0;
-    inner--;
-    if (remote_is_libc(t->frame[inner].module) ||
-        remote_is_loader(t->frame[inner].module))
-        return inner + 1;
-    if (kind == IN_HOOK) {
-        add(t, IN_INLINE, t->frame[inner].symbol);
-    } else if (kind == IN_DRAINER || kind == IN_SYNC) {
-        add(t, IN_CALLBACK, t->frame[inner].symbol);
-        t->place[t->places - 1].subscriber = subscriber_of(r, t, library);
-    }
-    return inner + 1;
+    place_called(r, t, library, &t->frame[inner - 1], kind);
+    return inner;
 }
 
 void remote_places(struct remote *r, struct remote_thread *t)

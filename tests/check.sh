@@ -209,6 +209,7 @@ if [ -z "$san" ]; then
     run run_cmd 300 env BUILD="$build" tests/run_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
+    run stacks 60 env BUILD="$build" tests/stacks.sh
     run install 60 tests/install.sh "$build"
     run lapse_check 60 tests/lapse_check.sh command
     for a in glibc jemalloc tcmalloc mimalloc tbbmalloc; do
@@ -226,6 +227,7 @@ else
     skip run_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"
+    skip stacks "as above"
     skip install "as above"
     skip lapse_check "as above"
     skip oracle "as above"

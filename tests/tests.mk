@@ -12,7 +12,8 @@ HOOKNOUN := site window patch arch module coverage relocate patched
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a b1 e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c \
-            tests/example_*.c) tests/step.c tests/fuzz_api.c) \
+            tests/example_*.c) tests/step.c tests/fuzz_api.c \
+            tests/stacks_victim.c) \
             $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
 CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \
@@ -79,6 +80,8 @@ $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) $(RCACHELIB) -L$(BUILD) \
 	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
+# What it calls last shall not take the place of who calls it.
+$(BUILD)/tests/stacks_victim.o: BASE += -fno-optimize-sibling-calls
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
 
 # Run by sandbox.sh and faults.sh; honest has the library preloaded.
