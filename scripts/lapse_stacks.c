@@ -24,7 +24,8 @@ void lapse_stacks_help(void)
           "for less than a millisecond each.\n\n"
           "  --all-frames  whole stacks, not the first 32 frames of each\n"
           "  --json        as JSON\n"
-          "  --thread TID  that thread, and those that it waits for\n"
+          "  --thread TID  only that thread, and those that it waits for; may be "
+          "repeated\n"
           "  --top N       the first N frames of each stack\n"
           "  --help        say this\n\n"
           "The exit status is 0, 2 for a wrong command line, 125 when a "
@@ -69,7 +70,10 @@ static int parse(struct stacks_request *request, int argc, char **argv)
         case 'd':
             if (number("--thread", optarg, &value))
                 return EXIT_USAGE;
-            request->thread = (pid_t)value;
+            if (request->threads == STACKS_THREADS)
+                return misuse("--thread can be given %d times",
+                              STACKS_THREADS);
+            request->thread[request->threads++] = (pid_t)value;
             break;
         case 't':
             if (number("--top", optarg, &value))
@@ -141,10 +145,19 @@ static void say_refused(const struct remote *r, const struct remote_thread *t)
 }
 
 /* 0, or EXIT_TROUBLE: some thread that lives could not be looked at. */
-static int say_troubles(const struct remote *r, const bool *shown)
+static int say_troubles(struct remote *r,
+                        const struct stacks_request *request,
+                        const bool *shown)
 {
     int status = 0;
     bool refused = false;
+
+    for (size_t i = 0; i < request->threads; i++)
+        if (!remote_find(r, request->thread[i])) {
+            say("process %d has no thread %d", (int)r->pid,
+                (int)request->thread[i]);
+            status = EXIT_TROUBLE;
+        }
 
     for (size_t i = 0; i < r->threads; i++) {
         const struct remote_thread *t = &r->thread[i];
@@ -167,20 +180,16 @@ static int show(pid_t pid, const struct stacks_request *request,
     bool *shown = NULL;
     int status = EXIT_TROUBLE;
 
-    if (!remote_open(&r, pid)) {
-        if (request->thread && !remote_find(&r, request->thread))
-            say("process %d has no thread %d", (int)r.pid,
-                (int)request->thread);
-        else if ((shown = calloc(r.threads, sizeof(*shown)))) {
-            stacks_choose(&r, request, shown);
-            status = say_troubles(&r, shown);
-            if (request->json && (*printed)++)
-                putchar(',');
-            if (request->json)
-                stacks_print_json(&r, request, shown, stdout);
-            else
-                stacks_print(&r, request, shown, stdout);
-        }
+    if (!remote_open(&r, pid) &&
+        (shown = calloc(r.threads, sizeof(*shown)))) {
+        stacks_choose(&r, request, shown);
+        status = say_troubles(&r, request, shown);
+        if (request->json && (*printed)++)
+            putchar(',');
+        if (request->json)
+            stacks_print_json(&r, request, shown, stdout);
+        else
+            stacks_print(&r, request, shown, stdout);
     }
     free(shown);
     remote_close(&r);

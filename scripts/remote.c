@@ -127,7 +127,11 @@ int remote_open(struct remote *r, pid_t pid)
         return error;
     }
     memcpy(r->name, r->thread[0].name, sizeof(r->name));
-    snprintf(path, sizeof(path), "/proc/%d/mem", (int)r->pid);
+    r->task = r->pid;
+    for (size_t i = r->threads; i-- > 0;)
+        if (r->thread[i].state != 'Z' && r->thread[i].state != 'X')
+            r->task = r->thread[i].tid;
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)r->task);
     r->memory = open(path, O_RDONLY | O_CLOEXEC);
     remote_maps_read(r);
     return 0;

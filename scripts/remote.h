@@ -102,6 +102,7 @@ struct remote_thread {
 
 struct remote {
     pid_t pid;
+    pid_t task; /* a thread that lives: its maps and memory are there */
     char name[17];
     int memory; /* /proc/PID/mem, or -1 */
     struct remote_module *modules;

@@ -48,7 +48,7 @@ static void descriptor_text(const struct remote *r, int fd, char *text,
     char path[48], target[160];
     ssize_t got;
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)r->pid, fd);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)r->task, fd);
     got = readlink(path, target, sizeof(target) - 1);
     target[got > 0 ? got : 0] = 0;
     snprintf(text, room, " of descriptor %d%s%s%s", fd, got > 0 ? " (" : "",

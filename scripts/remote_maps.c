@@ -114,7 +114,7 @@ static void add(struct remote *r, const struct mapping *at)
             m->end = at->end;
         return;
     }
-    m = module_new(r->pid, at);
+    m = module_new(r->task, at);
     if (!m)
         return;
     m->next = r->modules;
@@ -127,7 +127,7 @@ void remote_maps_read(struct remote *r)
     size_t room = 0;
     FILE *file;
 
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)r->pid);
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)r->task);
     file = fopen(path, "re");
     if (!file)
         return;

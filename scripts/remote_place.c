@@ -128,15 +128,22 @@ static size_t place_lapse(const struct remote *r, struct remote_thread *t,
                           size_t i)
 {
     const struct remote_module *library = t->frame[i].module;
-    enum remote_kind kind = kind_of(of_lapse, t->frame[i].symbol);
+    enum remote_kind kind = IN_LIBRARY;
     const char *function = t->frame[i].symbol;
-    size_t inner = i;
+    size_t inner = i + 1;
 
-    while (inner && t->frame[inner - 1].module == library)
+    while (inner && t->frame[inner - 1].module == library) {
         inner--;
-    /* The entry is the same for all; the hook is within. */
-    if (kind == IN_HOOK && function && !strcmp(function, "arch_entries"))
-        function = i > inner ? t->frame[i - 1].symbol : NULL;
+        if (kind != IN_LIBRARY)
+            continue;
+        kind = kind_of(of_lapse, t->frame[inner].symbol);
+        if (kind != IN_LIBRARY)
+            function = t->frame[inner].symbol;
+        /* The entry is the same for all; the hook is within. */
+        if (kind == IN_HOOK && !strcmp(function, "arch_entries") && inner &&
+            t->frame[inner - 1].module == library)
+            function = t->frame[inner - 1].symbol;
+    }
     add(t, kind, function);
     if (!inner)
         return 0;

@@ -5,10 +5,13 @@
 
 #include "remote.h"
 
+enum { STACKS_THREADS = 64 };
+
 struct stacks_request {
     bool json;
     size_t top;   /* frames of a thread */
-    pid_t thread; /* this one, and those it waits for; 0: all */
+    pid_t thread[STACKS_THREADS]; /* these, and those they wait for */
+    size_t threads;               /* 0: all */
 };
 
 /* Is this thread to be shown? shown: one byte for each of r->thread. */

@@ -19,11 +19,9 @@ static void choose(struct remote *r, struct remote_thread *t, bool *shown)
 void stacks_choose(struct remote *r, const struct stacks_request *request,
                    bool *shown)
 {
-    if (request->thread) {
-        choose(r, remote_find(r, request->thread), shown);
-        return;
-    }
-    for (size_t i = 0; i < r->threads; i++)
+    for (size_t i = 0; i < request->threads; i++)
+        choose(r, remote_find(r, request->thread[i]), shown);
+    for (size_t i = 0; !request->threads && i < r->threads; i++)
         choose(r, &r->thread[i], shown);
 }
 

@@ -19,6 +19,7 @@
 #include "probes.h"
 #include "release.h"
 #include "trace.h"
+#include "watchdog.h"
 
 #ifdef LAPSE_TEST_HOOKS
 int poll_test_no_redelivery;
@@ -195,7 +196,7 @@ static void fd_rearm(struct subscriber *s)
     }
 }
 
-int lapse_poll(lapse_handle h, struct lapse_event *events, size_t n)
+static int poll(lapse_handle h, struct lapse_event *events, size_t n)
 {
     struct subscriber *s;
     size_t count;
@@ -214,6 +215,15 @@ int lapse_poll(lapse_handle h, struct lapse_event *events, size_t n)
     fd_rearm(s);
     lock_drop(&s->lock);
     return (int)count;
+}
+
+int lapse_poll(lapse_handle h, struct lapse_event *events, size_t n)
+{
+    struct call *call = call_enter(CALL_POLL, h.index, 0);
+    int count = poll(h, events, n);
+
+    call_leave(call);
+    return count;
 }
 
 int lapse_fd(lapse_handle h)

@@ -210,6 +210,7 @@ if [ -z "$san" ]; then
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
     run stacks 60 env BUILD="$build" tests/stacks.sh
+    run watchdog 60 env BUILD="$build" tests/watchdog.sh
     run install 60 tests/install.sh "$build"
     run lapse_check 60 tests/lapse_check.sh command
     for a in glibc jemalloc tcmalloc mimalloc tbbmalloc; do
@@ -228,6 +229,7 @@ else
     skip strace_counts "as above"
     skip audit "as above"
     skip stacks "as above"
+    skip watchdog "as above"
     skip install "as above"
     skip lapse_check "as above"
     skip oracle "as above"

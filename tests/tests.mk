@@ -13,7 +13,7 @@ CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a b1 e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c \
             tests/example_*.c) tests/step.c tests/fuzz_api.c \
-            tests/stacks_victim.c) \
+            tests/stacks_victim.c tests/watchdog_client.c) \
             $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
 CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \
