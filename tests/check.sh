@@ -211,6 +211,7 @@ if [ -z "$san" ]; then
     run audit 300 env BUILD="$build" tests/audit.sh
     run stacks 60 env BUILD="$build" tests/stacks.sh
     run watchdog 60 env BUILD="$build" tests/watchdog.sh
+    run probes 60 env BUILD="$build" tests/probes.sh
     run install 60 tests/install.sh "$build"
     run lapse_check 60 tests/lapse_check.sh command
     for a in glibc jemalloc tcmalloc mimalloc tbbmalloc; do
@@ -230,6 +231,7 @@ else
     skip audit "as above"
     skip stacks "as above"
     skip watchdog "as above"
+    skip probes "as above"
     skip install "as above"
     skip lapse_check "as above"
     skip oracle "as above"

@@ -13,7 +13,8 @@ CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a b1 e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c \
             tests/example_*.c) tests/step.c tests/fuzz_api.c \
-            tests/stacks_victim.c tests/watchdog_client.c) \
+            tests/stacks_victim.c tests/watchdog_client.c \
+            tests/probes_client.c) \
             $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
 CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \
@@ -76,6 +77,9 @@ $(ALONE): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -ldl
 
+# With the cache as a library of its own, whose notes gdb finds.
+$(BUILD)/tests/probes_client: RCACHELIB := -L$(BUILD) -llapse-rcache
+$(BUILD)/tests/probes_client: $(BUILD)/liblapse-rcache.so
 $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) $(RCACHELIB) -L$(BUILD) \
