@@ -286,7 +286,7 @@ static int drain(void)
     if (fork_was_raw())
         return -ECHILD;
     drainer_revive();
-    watchdog_start();
+    watchdog_need();
     if (lapse_backstop)
         lapse_backstop->revive();
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {

@@ -48,7 +48,7 @@ int subscriber_lock(lapse_handle h, struct subscriber **out)
     if (err)
         return err;
     drainer_revive();
-    watchdog_start();
+    watchdog_need();
     if (lapse_backstop)
         lapse_backstop->revive();
     s = &lapse_subscribers.one[h.index];
@@ -185,7 +185,7 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     lock_drop(&lapse_subscribers.registry);
     if (lapse_backstop)
         lapse_backstop->joined();
-    watchdog_start();
+    watchdog_need();
     return 0;
 out:
     if (module)

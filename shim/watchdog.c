@@ -196,7 +196,7 @@ void watchdog_start(void)
     static const struct lapse_thread thread = {.start = watchdog_main};
     uint32_t none = 0;
 
-    if (!lapse_config.watchdog || !anybody())
+    if (!anybody())
         return;
     /* seq_cst Y6: see may_leave() */
     if (atomic_load_explicit(&alive, memory_order_seq_cst) ||

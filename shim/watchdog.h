@@ -56,9 +56,15 @@ static inline void call_leave(struct call *call)
         watchdog_leave(call);
 }
 
-/* Somebody is subscribed (lapse_live says so): there is a thread, or a line
- * says why not. Any API entry; cheap when it is there, or not wanted. */
+/* Is somebody subscribed (lapse_live)? Then there is a thread, or a line says
+ * why not. After subscribing, and, for forked children, at any API entry. */
 void watchdog_start(void);
+static inline void watchdog_need(void)
+{
+    if (__builtin_expect(lapse_config.watchdog, 0))
+        watchdog_start();
+}
+
 /* Perhaps nobody is subscribed any more: it looks whether it may end. */
 void watchdog_wake(void);
 /* The forked child, alone. */
