@@ -34,11 +34,12 @@ start callback 1 callback
 start poll 1 poll
 start twice 1 twice
 start fork 1 fork
+start last 1 last
 start raw 1 raw
 start alone 1 callback LD_LIBRARY_PATH="$tmp/lib"
 start wrong x good
 wait
-for name in good off callback poll twice fork raw alone wrong; do
+for name in good off callback poll twice fork last raw alone wrong; do
     [ "$(cat "$tmp/$name.status")" = 7 ] ||
         fail $name "exit status $(cat "$tmp/$name.status"), not 7"
     [ -s "$tmp/$name.out" ] && fail $name "wrote to stdout"
@@ -68,6 +69,10 @@ has twice 2 "watchdog: the callback .* $late"
 has fork 1 "watchdog: the callback .* $late"
 has fork 1 "watchdog: lapse_sync .* $late"
 has fork 0 'no stacks'
+
+has last 1 "watchdog: the callback .* $late"
+has last 1 'waits for a mutex at mutex.*, held by thread'
+has last 0 'no stacks'
 
 for name in raw alone; do
     has $name 1 "watchdog: the callback .* $late"

@@ -6,6 +6,8 @@
  *   poll      waits for another one, which stopped amid writing an event
  *   twice     a callback hangs, comes back, and the next one hangs
  *   fork      the same in a child, whose parent had a watchdog, too
+ *   last      the process ends with another thread than main, which is gone
+ *             while a callback hangs, and nobody waits for our threads
  *   raw       as callback, with a seccomp filter that lets all pass
  * Exit status 7: as it should go. 1: the program noticed something.
  */
@@ -213,6 +215,32 @@ static void in_fork(void)
          "the child's status");
 }
 
+static void ends_well(void)
+{
+    no_child();
+    _exit(7);
+}
+
+static void *hold_mutex(void *unused)
+{
+    pthread_mutex_lock(&mutex);
+    release_page(0);
+    wait_ms(3500);
+    return unused; /* the last one: exit() is called here */
+}
+
+static void end_main(void)
+{
+    pthread_t thread;
+
+    atexit(ends_well);
+    subscribe(LAPSE_CALLBACK);
+    atomic_store(&hold_ms, -1);
+    pthread_create(&thread, NULL, hold_mutex, NULL);
+    pthread_detach(thread);
+    pthread_exit(NULL);
+}
+
 static void filter(void)
 {
     struct sock_filter pass[] = {
@@ -241,6 +269,8 @@ int main(int argc, char **argv)
         hang_twice();
     else if (!strcmp(what, "fork"))
         in_fork();
+    else if (!strcmp(what, "last"))
+        end_main();
     else
         return 2;
     return 7;
