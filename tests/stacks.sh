@@ -39,11 +39,11 @@ done
     fail "lapse stacks: exit status $?"
 env -u DEBUGINFOD_URLS gdb -nx -batch -p "$victim" -x tests/stacks_gdb.py \
     > "$tmp/gdb" 2> "$tmp/gdb.err"
-sed -i '/^ready$/d' "$tmp/victim"
-python3 tests/stacks.py "$tmp/victim" "$tmp/json" "$tmp/gdb" || bad=1
+grep -v '^ready$' "$tmp/victim" > "$tmp/names"
+python3 tests/stacks.py "$tmp/names" "$tmp/json" "$tmp/gdb" || bad=1
 
 # 2. the choice of threads and frames
-tid() { sed -n "s/^$1 //p" "$tmp/victim"; }
+tid() { sed -n "s/^$1 //p" "$tmp/names"; }
 "$lapse" stacks --thread "$(tid join)" --top 3 "$victim" > "$tmp/out" ||
     fail "--thread: exit status $?"
 shown=$(sed -n 's/^thread \([0-9]*\) .*/\1/p' "$tmp/out" | sort | tr '\n' ' ')
@@ -111,9 +111,22 @@ grep -q victim_deep "$tmp/out" || fail "no stacks of a stopped process"
 kill -CONT "$victim"
 sleep 0.1
 [ "$(states)" = "$before" ] || fail "continued: $(states), not $before"
+# A thread that is stopped as a signal comes must get it all the same.
+python3 -c 'import os, sys, time
+for i in range(30000):
+    os.kill(int(sys.argv[1]), 34)
+    time.sleep(0.00001)' "$victim" &
+sender=$!
+while kill -0 $sender 2> /dev/null; do
+    "$lapse" stacks --top 1 "$victim" > "$tmp/out"
+done
+wait $sender
+sleep 0.2
 exec 3>&-
 wait "$victim" || fail "the victim's exit status is $?"
 victim=
+grep -qx 'signals 30000' "$tmp/victim" ||
+    fail "of 30000 signals: $(tail -n 1 "$tmp/victim")"
 
 # 5. who waits for whom in the deadlock that the library is for
 "$build/torture" deadlock --mode sync --threads 1 > "$tmp/torture" 2>&1 &

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A process whose threads stand in known places, for tests/stacks.sh. Prints
- * a line "NAME TID" for each, then "ready", and ends with its input.
+ * a line "NAME TID" for each, then "ready", and at the end of its input how
+ * many signals it got.
  */
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +24,13 @@ static int pipe_ends[2];
 static pthread_t joined;
 static lapse_handle subscription;
 static volatile unsigned spins;
+static _Atomic unsigned signals;
+
+static void count(int signal)
+{
+    (void)signal;
+    atomic_fetch_add(&signals, 1);
+}
 
 static void name(const char *what)
 {
@@ -28,13 +38,20 @@ static void name(const char *what)
     fflush(stdout);
 }
 
+/* The call is the last thing in who calls it: what it would return to is
+ * another function. */
+__attribute__((noinline, noreturn)) static void victim_for_ever(void)
+{
+    for (;;)
+        pause();
+}
+
 NOINLINE static void victim_holds(void)
 {
     pthread_mutex_lock(&mutex);
     pthread_rwlock_wrlock(&rwlock);
     name("holds");
-    for (;;)
-        pause();
+    victim_for_ever();
 }
 
 NOINLINE static int victim_deep(int depth)
@@ -133,8 +150,10 @@ int main(void)
     lapse_handle other;
     void *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct sigaction act = {.sa_handler = count, .sa_flags = SA_RESTART};
     char byte;
 
+    sigaction(SIGRTMIN, &act, NULL);
     if (pipe(pipe_ends) || lapse_subscribe(&how, &other) ||
         lapse_subscribe(&how, &subscription) ||
         lapse_watch(subscription, p, 8192))
@@ -153,5 +172,8 @@ int main(void)
     name("main");
     puts("ready");
     fflush(stdout);
-    return read(0, &byte, 1) < 0;
+    if (read(0, &byte, 1) < 0)
+        return 1;
+    printf("signals %u\n", atomic_load(&signals));
+    return 0;
 }
