@@ -73,7 +73,7 @@ struct remote_wait {
     uint64_t address; /* of the futex; 0: none */
     pid_t holder;     /* 0: not known */
     bool perhaps;     /* the holder was guessed */
-    char text[240];   /* for people: "waits for ..." goes before it */
+    char text[240];   /* for people, after "waits for"; or the call it is in */
 };
 
 struct remote_call {

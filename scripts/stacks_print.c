@@ -127,7 +127,8 @@ static void print_thread(const struct remote_thread *t, size_t top, FILE *out)
     fprintf(out, "\", %s\n", state_name(t->state));
     print_places(t, out);
     if (t->wait.text[0]) {
-        fputs("  waits for ", out);
+        fputs(t->wait.kind == WAITS_IN_CALL ? "  is in the call "
+                                            : "  waits for ", out);
         put_text(out, t->wait.text);
         putc('\n', out);
     }
