@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Live regions that nobody holds make room, least recently used first. */
 #include "cache.h"
+#include "probes.h"
 
 /* Of regions in use, to be passed by for the sake of a limit. */
 #define LOOKS 64
@@ -22,6 +23,7 @@ static bool evict_one(struct lapse_rcache *c, uint32_t looks,
 
     if (!r)
         return false;
+    probe_evict(c, r);
     hear_kill(c, r, dead);
     c->evicted++;
     return true;

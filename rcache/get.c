@@ -8,6 +8,8 @@
 
 #include <errno.h>
 
+#include "probes.h"
+
 #define UNLIKELY(x) __builtin_expect((x), 0)
 
 /* This thread's tallies of the caches that it used last. By the id, which is
@@ -100,8 +102,11 @@ static __attribute__((noinline)) int get_slow(lapse_rcache *c,
 
     if (l.end > l.start && l.tally && settled(c))
         r = index_find(&c->index, &l, lookup_taken, INDEX_STEPS);
-    if (!r)
+    if (!r) {
+        probe_miss(c, start, len);
         return make_region(&l, out);
+    }
+    probe_hit(c, start, len, r);
     *out = r;
     return 0;
 }
@@ -150,6 +155,7 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
         return get_lost(c, start, len, access, out, word);
     tally_hit(t, m);
     *out = (struct lapse_region *)(c->regions + mark * c->per_mark);
+    probe_hit(c, start, len, *out);
     return 0;
 }
 

@@ -7,11 +7,14 @@ RCACHE := $(patsubst %.c,%,$(wildcard rcache/*.c))
 # The hit: one block of pushes at its entry is faster than two of pops.
 $(BUILD)/rcache/get.o: BASE += -fno-shrink-wrap -falign-functions=64
 
-# One object whose names, but for the API's, clash with nobody's.
+# One object whose names, but for the API's, clash with nobody's. That of
+# sys/sdt.h is the same for all who have probes, in a section that is kept once.
 $(BUILD)/liblapse-rcache.a: $(call objects,$(RCACHE))
 	$(call say,AR,$@)
 	$(Q)$(LD) -r -o $(BUILD)/rcache.o $^
 	$(Q)$(OBJCOPY) --localize-hidden $(BUILD)/rcache.o
+	$(Q)$(OBJCOPY) --globalize-symbol=_.stapsdt.base $(BUILD)/rcache.o
+	$(Q)$(OBJCOPY) --weaken-symbol=_.stapsdt.base $(BUILD)/rcache.o
 	$(Q)rm -f $@
 	$(Q)$(AR) rcs $@ $(BUILD)/rcache.o
 

@@ -65,5 +65,7 @@ int lapse_audit(int argc, char **argv);
 void lapse_audit_help(void);
 int lapse_past(int argc, char **argv);
 void lapse_past_help(void);
+int lapse_stacks(int argc, char **argv);
+void lapse_stacks_help(void);
 
 #endif

@@ -22,6 +22,8 @@ static const struct subcommand {
      "show what a program releases, live or afterwards"},
     {"report", lapse_past, lapse_past_help,
      "tell from traces what was released, by whom, and whom it hit"},
+    {"stacks", lapse_stacks, lapse_stacks_help,
+     "show where the threads of a process are, and who waits for whom"},
 };
 enum { SUBCOMMANDS = sizeof(subcommands) / sizeof(subcommands[0]) };
 

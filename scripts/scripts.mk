@@ -17,6 +17,8 @@ UNWINDLIB := -lunwind-x86_64
 LAPSE_SRC += $(TRACE_SRC) $(filter-out scripts/symbols,$(UNWIND_SRC)) \
              scripts/build_id $(patsubst %.c,%,$(wildcard scripts/lapse_trace*.c)) \
              $(PAST_SRC)
+LAPSE_SRC += scripts/lapse_stacks scripts/stacks_print \
+             $(patsubst %.c,%,$(wildcard scripts/remote*.c))
 # The rows and judges of `lapse check`, which tests/oracle uses too.
 CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \
              scripts/check_file scripts/check_loader scripts/check_malloc \
@@ -34,7 +36,7 @@ $(BUILD)/scripts/check_plugin_file.o: BASE += -DPLUGIN='"$(BUILD)/check_plugin.s
 
 $(BUILD)/lapse: $(call objects,$(LAPSE_SRC))
 	$(call say,LD,$@)
-	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ $(UNWINDLIB) -lm
+	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $^ -lunwind-ptrace $(UNWINDLIB) -lm
 
 $(BUILD)/lapse-cp: $(call objects,scripts/lapse_cp scripts/lapse_cp_file) \
     $(BUILD)/liblapse-rcache.a $(LIB)

@@ -20,6 +20,7 @@ struct symbol {
     uint64_t value;
     uint64_t size;
     const char *name;
+    bool data;
 };
 
 struct module {
@@ -104,7 +105,8 @@ static bool module_add(struct module *module, const Elf64_Sym *sym,
         module->room = room;
     }
     module->symbols[module->count++] =
-        (struct symbol){sym->st_value, sym->st_size, name};
+        (struct symbol){sym->st_value, sym->st_size, name,
+                        ELF64_ST_TYPE(sym->st_info) == STT_OBJECT};
     return true;
 }
 
@@ -122,8 +124,9 @@ static void module_add_table(struct module *module, const struct image *image,
             return;
         at += sizeof(sym);
         type = ELF64_ST_TYPE(sym.st_info);
-        if ((type != STT_FUNC && type != STT_GNU_IFUNC) || !sym.st_size ||
-            sym.st_shndx == SHN_UNDEF)
+        if ((type != STT_FUNC && type != STT_GNU_IFUNC &&
+             type != STT_OBJECT) ||
+            !sym.st_size || sym.st_shndx == SHN_UNDEF)
             continue;
         name = image_string(image, names, sym.st_name);
         if (name && *name && !module_add(module, &sym, name))
@@ -224,8 +227,8 @@ static struct module *module_open(const char *file)
     return module;
 }
 
-static const struct symbol *module_symbol(const struct module *module,
-                                          uint64_t address)
+static const struct symbol *module_find(const struct module *module,
+                                        uint64_t address, bool data)
 {
     enum { LOOK_BACK = 64 }; /* functions nest rarely, and never deep */
     size_t low = 0, high = module->count;
@@ -242,6 +245,8 @@ static const struct symbol *module_symbol(const struct module *module,
     for (size_t i = low, n = 0; i > 0 && n < LOOK_BACK; n++) {
         const struct symbol *s = &module->symbols[--i];
 
+        if (s->data != data)
+            continue;
         if (found && s->value != found->value)
             break;
         if (address - s->value < s->size)
@@ -250,20 +255,29 @@ static const struct symbol *module_symbol(const struct module *module,
     return found;
 }
 
-const char *symbols_place(const char *file, uint64_t address, uint64_t *into)
+static struct module *module_of(const char *file)
 {
     struct module *module = modules;
-    const struct symbol *symbol;
 
     while (module && strcmp(module->path, file))
         module = module->next;
-    if (!module)
-        module = module_open(file);
-    symbol = module ? module_symbol(module, address) : NULL;
-    if (!symbol)
-        return NULL;
-    *into = address - symbol->value;
-    return symbol->name;
+    return module ? module : module_open(file);
+}
+
+static const char *place(const char *file, uint64_t address, bool data,
+                         uint64_t *into)
+{
+    const struct module *module = module_of(file);
+    const struct symbol *s =
+        module ? module_find(module, address, data) : NULL;
+
+    *into = s ? address - s->value : 0;
+    return s ? s->name : NULL;
+}
+
+const char *symbols_place(const char *file, uint64_t address, uint64_t *into)
+{
+    return place(file, address, false, into);
 }
 
 const char *symbols_find(const char *file, uint64_t address)
@@ -271,6 +285,27 @@ const char *symbols_find(const char *file, uint64_t address)
     uint64_t into;
 
     return symbols_place(file, address, &into);
+}
+
+const char *symbols_find_data(const char *file, uint64_t address,
+                              uint64_t *offset)
+{
+    return place(file, address, true, offset);
+}
+
+bool symbols_locate(const char *file, const char *name, uint64_t *address,
+                    uint64_t *size)
+{
+    const struct module *module = module_of(file);
+
+    for (size_t i = 0; module && i < module->count; i++) {
+        if (strcmp(module->symbols[i].name, name))
+            continue;
+        *address = module->symbols[i].value;
+        *size = module->symbols[i].size;
+        return true;
+    }
+    return false;
 }
 
 void symbols_free(void)

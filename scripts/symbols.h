@@ -3,6 +3,7 @@
 #ifndef SYMBOLS_H
 #define SYMBOLS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -13,6 +14,12 @@
 const char *symbols_find(const char *file, uint64_t address);
 /* The same, and how far into it the address is. */
 const char *symbols_place(const char *file, uint64_t address, uint64_t *into);
+/* The same of variables; *offset: how far into it. */
+const char *symbols_find_data(const char *file, uint64_t address,
+                              uint64_t *offset);
+/* Where something of that name is, and how big. */
+bool symbols_locate(const char *file, const char *name, uint64_t *address,
+                    uint64_t *size);
 void symbols_free(void);
 
 #endif

@@ -13,6 +13,7 @@
 #define RECORDS_DEFAULT 4096
 #define RECORDS_MIN 64
 #define RECORDS_MAX (1u << 20)
+#define WATCHDOG_MAX 1000000
 
 struct lapse_config lapse_config = {.records = RECORDS_DEFAULT};
 
@@ -95,6 +96,18 @@ static void set_backstop(const char *value)
         log_warn("LAPSE_BACKSTOP=%s: want uffd or none; using none", value);
 }
 
+static void set_watchdog(const char *value)
+{
+    uint64_t n;
+
+    if (parse(value, 0, WATCHDOG_MAX, &n))
+        log_warn("LAPSE_WATCHDOG=%s: want a number of seconds from 0 to %u; "
+                 "using 0",
+                 value, WATCHDOG_MAX);
+    else
+        lapse_config.watchdog = (uint32_t)n;
+}
+
 static void set_nothing(const char *value)
 {
     (void)value; /* read by the lapse command */
@@ -129,6 +142,7 @@ static const struct variable {
     {"LAPSE_TRACE_RING", set_trace_ring},
     {"LAPSE_FREE", set_free},
     {"LAPSE_BACKSTOP", set_backstop},
+    {"LAPSE_WATCHDOG", set_watchdog},
     {"LAPSE_LIBRARY", set_nothing},
 #ifdef LAPSE_TEST_HOOKS
     {"LAPSE_TEST_DELAY_BEFORE", set_before},

@@ -9,6 +9,8 @@
  *   LAPSE_FREE=1      see free() and its like, byte-exact (default 0)
  *   LAPSE_BACKSTOP=uffd  let the kernel tell of what no site sees, in watched
  *                     ranges (default none)
+ *   LAPSE_WATCHDOG=N  report a callback, poll or sync that takes N seconds
+ *                     (up to 1000000; default 0: none)
  *   LAPSE_REPORT=DIR  keep counters in files in DIR; set by `lapse run`
  *   LAPSE_TRACE=DIR   keep a trace in a file in DIR: see trace.h
  *   LAPSE_STACKS=KB   with the stack of each release, up to so much of it (1
@@ -30,6 +32,7 @@ struct lapse_config {
     uint32_t trace_ring; /* KB, 0 = default */
     bool free;          /* hook free and its like */
     bool backstop;      /* userfaultfd on watched ranges */
+    uint32_t watchdog;  /* seconds; 0 = no */
 };
 extern struct lapse_config lapse_config;
 

@@ -13,6 +13,7 @@
 #include "subscriber.h"
 #include "thread.h"
 #include "wake.h"
+#include "watchdog.h"
 
 #define BATCH 32
 /* While an open record waits to be told again: how often to look. */
@@ -64,8 +65,13 @@ static void call_back(struct subscriber *s, const struct lapse_event *events,
     void *arg = atomic_load_explicit(&s->arg, memory_order_relaxed);
 
     /* Its own callback may unsubscribe it: none may follow then. */
-    for (size_t i = 0; i < n && subscriber_generation(s) == generation; i++)
+    for (size_t i = 0; i < n && subscriber_generation(s) == generation; i++) {
+        struct call *call =
+            call_enter(CALL_CALLBACK, s->index, (uintptr_t)callback);
+
         callback(&events[i], arg);
+        call_leave(call);
+    }
 }
 
 /*
@@ -242,7 +248,7 @@ void drainer_revive(void)
     lock_drop(&lapse_subscribers.registry);
 }
 
-int lapse_sync(lapse_handle h)
+static int sync(lapse_handle h)
 {
     struct subscriber *s;
     int err = subscriber_check(h);
@@ -265,13 +271,23 @@ int lapse_sync(lapse_handle h)
     return err;
 }
 
-int lapse_drain(void)
+int lapse_sync(lapse_handle h)
+{
+    struct call *call = call_enter(CALL_SYNC, h.index, 0);
+    int err = sync(h);
+
+    call_leave(call);
+    return err;
+}
+
+static int drain(void)
 {
     if (in_callback())
         return -EDEADLK;
     if (fork_was_raw())
         return -ECHILD;
     drainer_revive();
+    watchdog_need();
     if (lapse_backstop)
         lapse_backstop->revive();
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
@@ -285,4 +301,13 @@ int lapse_drain(void)
             lock_drop(&s->lock);
     }
     return 0;
+}
+
+int lapse_drain(void)
+{
+    struct call *call = call_enter(CALL_DRAIN, 0, 0);
+    int err = drain();
+
+    call_leave(call);
+    return err;
 }

@@ -21,6 +21,7 @@
 #include "subscriber.h"
 #include "thread.h"
 #include "trace.h"
+#include "watchdog.h"
 
 /* Which of them this fork took; written with the registry held. */
 static bool took[SUBSCRIBERS_MAX + 1];
@@ -89,6 +90,7 @@ static void in_child(void)
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
         subscriber_fork_child(&lapse_subscribers.one[i]);
     drainer_fork_child();
+    watchdog_fork_child();
     if (lapse_backstop)
         lapse_backstop->fork_child();
     give_back();

@@ -109,7 +109,7 @@ void log_start(void)
 }
 
 /* A program that closed it may have a file of its own there since. */
-static bool is_stderr(void)
+bool log_is_open(void)
 {
     struct stat now;
 
@@ -136,7 +136,7 @@ static void write_line(const struct line *l)
     uint64_t old = 0, pending = 0, sent = 0;
     long n;
 
-    if (!is_stderr() || (sys(SYS_ppoll, &out, 1, &now, 0, 0) >= 0 &&
+    if (!log_is_open() || (sys(SYS_ppoll, &out, 1, &now, 0, 0) >= 0 &&
                          !(out.revents & POLLOUT)))
         return;
     if (sys(SYS_rt_sigprocmask, SIG_BLOCK, &mask, &old, sizeof(mask)) ||

@@ -6,9 +6,14 @@
 #ifndef LAPSE_LOG_H
 #define LAPSE_LOG_H
 
+#include <stdbool.h>
+
 /* Remember what stderr is: nothing is written to a file that took its number
  * later. From the constructor. */
 void log_start(void);
+
+/* Is descriptor 2 what it was then? */
+bool log_is_open(void);
 
 /*
  * Prints "lapse[PID]: " and the format's text, cut at 400 bytes. Understands

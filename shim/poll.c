@@ -17,9 +17,11 @@
 
 #include "backstop.h"
 #include "inflight.h"
+#include "probes.h"
 #include "release.h"
 #include "trace.h"
 #include "wake.h"
+#include "watchdog.h"
 
 #ifdef LAPSE_TEST_HOOKS
 int poll_test_no_redelivery;
@@ -84,6 +86,13 @@ static void unlink_after(struct subscriber *s, uint32_t before)
     pool_give(&s->pool, r);
 }
 
+static inline __attribute__((always_inline)) void
+probe_event(const struct subscriber *s, const struct lapse_event *event)
+{
+    probe_deliver(s->index, event->addr, event->len, event->reason,
+                  event->seq, event->flags);
+}
+
 static void to_event(const struct subscriber *s, const struct record *r,
                      bool open, struct lapse_event *event)
 {
@@ -94,6 +103,7 @@ static void to_event(const struct subscriber *s, const struct record *r,
                                   .flags = open ? LAPSE_EVENT_OPEN : 0};
     trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, open ? TRACE_EVENT_OPEN : 0, s,
                event);
+    probe_event(s, event);
 }
 
 static bool overflow_due(struct subscriber *s, enum collect mode,
@@ -106,6 +116,7 @@ static bool overflow_due(struct subscriber *s, enum collect mode,
     *event = lapse_overflow_event;
     trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, 0, s, event);
     s->overflow_told = s->round;
+    probe_event(s, event);
     return true;
 }
 
@@ -187,7 +198,7 @@ static void fd_rearm(struct subscriber *s)
     }
 }
 
-int lapse_poll(lapse_handle h, struct lapse_event *events, size_t n)
+static inline int poll(lapse_handle h, struct lapse_event *events, size_t n)
 {
     struct subscriber *s;
     size_t count;
@@ -219,6 +230,24 @@ static int fd_new(void)
         return (int)err;
     }
     return (int)fd;
+}
+
+static __attribute__((noinline)) int
+poll_watched(lapse_handle h, struct lapse_event *events, size_t n)
+{
+    struct call *call = call_enter(CALL_POLL, h.index, 0);
+    int count = poll(h, events, n);
+
+    call_leave(call);
+    return count;
+}
+
+/* Apart, so that it costs one look when there is no watchdog. */
+int lapse_poll(lapse_handle h, struct lapse_event *events, size_t n)
+{
+    if (__builtin_expect(lapse_config.watchdog, 0))
+        return poll_watched(h, events, n);
+    return poll(h, events, n);
 }
 
 int lapse_fd(lapse_handle h)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "release.h"
 
+#include "probes.h"
 #include "subscriber.h"
 #include "trace.h"
 #include "wake.h"
@@ -118,6 +119,7 @@ static void overflow_one(struct subscriber *s)
         return;
     trace_tell(TRACE_NO_SLOT, TRACE_OVERFLOW, 0, s, &lapse_overflow_event);
     queue_collapse(&s->queue, &s->pool);
+    probe_overflow(s->index);
     atomic_fetch_add_explicit(&lapse_subscribers.overflowed, 1,
                               memory_order_relaxed);
     wake_consumer(s);
@@ -159,6 +161,8 @@ static void call_inline(struct release *r, struct subscriber *s,
         atomic_load_explicit(&s->delivery, memory_order_relaxed) ==
             LAPSE_INLINE &&
         callback) {
+        probe_deliver(s->index, event->addr, event->len, event->reason,
+                      event->seq, event->flags);
         trace_tell(TRACE_NO_SLOT, TRACE_DELIVER,
                    event->flags & LAPSE_EVENT_OPEN ? TRACE_EVENT_OPEN : 0, s,
                    event);
@@ -225,6 +229,8 @@ bool release_record(struct subscriber *s, const struct record *what)
         pool_give(&s->pool, rec); /* unsubscribed meanwhile */
         return false;
     }
+    probe_publish(s->index, what->start, what->end - what->start,
+                  what->reason, what->seq);
     wake_consumer(s);
     return true;
 }

@@ -6,6 +6,7 @@
 #include "log.h"
 #include "report.h"
 #include "trace.h"
+#include "watchdog.h"
 
 void shim_start(char **environment)
 {
@@ -14,5 +15,7 @@ void shim_start(char **environment)
     if (lapse_config.report)
         report_start(lapse_config.report);
     trace_start();
+    if (lapse_config.watchdog)
+        watchdog_find_command();
     fork_start();
 }

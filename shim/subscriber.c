@@ -17,6 +17,7 @@
 #include "poll.h"
 #include "release.h"
 #include "wake.h"
+#include "watchdog.h"
 
 bool subscriber_second_copy;
 
@@ -47,6 +48,7 @@ int subscriber_lock(lapse_handle h, struct subscriber **out)
     if (err)
         return err;
     drainer_revive();
+    watchdog_need();
     if (lapse_backstop)
         lapse_backstop->revive();
     s = &lapse_subscribers.one[h.index];
@@ -115,6 +117,7 @@ static void fill(struct subscriber *s, const struct lapse_subscription *how,
     s->overflow = false;
     s->overflow_told = 0;
     s->module = module;
+    s->index = (uint32_t)(s - lapse_subscribers.one);
     atomic_store_explicit(&s->reasons,
                           how->reasons ? how->reasons : LAPSE_MASK_ALL,
                           memory_order_relaxed);
@@ -182,6 +185,7 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     lock_drop(&lapse_subscribers.registry);
     if (lapse_backstop)
         lapse_backstop->joined();
+    watchdog_need();
     return 0;
 out:
     if (module)
@@ -264,7 +268,7 @@ void subscriber_finish(struct subscriber *s)
         dlclose(module);
 }
 
-int lapse_unsubscribe(lapse_handle h)
+static int unsubscribe(lapse_handle h)
 {
     struct subscriber *s;
     uintptr_t busy;
@@ -297,6 +301,16 @@ int lapse_unsubscribe(lapse_handle h)
             return 0;
         }
     }
+}
+
+int lapse_unsubscribe(lapse_handle h)
+{
+    struct call *call = call_enter(CALL_UNSUBSCRIBE, h.index, 0);
+    int err = unsubscribe(h);
+
+    call_leave(call);
+    watchdog_wake();
+    return err;
 }
 
 void subscriber_fork_child(struct subscriber *s)

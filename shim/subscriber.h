@@ -47,6 +47,7 @@ struct subscriber {
     _Atomic uintptr_t deliverer; /* thread whose turn it is to call back */
     _Atomic uint32_t deliverer_turn; /* futex: changes when a turn ends */
     void *module; /* dlopen handle that holds the callback's module */
+    uint32_t index; /* of the handle; for probes */
 };
 
 struct subscribers {

@@ -4,6 +4,7 @@
 
 #include "backstop.h"
 #include "meet.h"
+#include "probes.h"
 #include "release.h"
 #include "subscriber.h"
 #include "trace.h"
@@ -35,6 +36,7 @@ int lapse_watch(lapse_handle h, const void *addr, size_t len)
     if (!err && lapse_backstop)
         lapse_backstop->watch(start, end);
     if (!err) {
+        probe_watch(h.index, addr, len);
         /* before what it meets */
         trace_watch(TRACE_WATCH, s, start, end);
         meet_in_flight(s, start, end);
@@ -57,8 +59,10 @@ int lapse_unwatch(lapse_handle h, const void *addr, size_t len)
               : -EINVAL;
     if (!err && lapse_backstop)
         lapse_backstop->unwatch(start, end);
-    if (!err)
+    if (!err) {
+        probe_unwatch(h.index, addr, len);
         trace_watch(TRACE_UNWATCH, s, start, end);
+    }
     lock_drop(&s->lock);
     return err;
 }

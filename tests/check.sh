@@ -216,6 +216,9 @@ if [ -z "$san" ]; then
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
     run trace_report 300 env BUILD="$build" tests/trace_report.sh
+    run stacks 60 env BUILD="$build" tests/stacks.sh
+    run watchdog 60 env BUILD="$build" tests/watchdog.sh
+    run probes 60 env BUILD="$build" tests/probes.sh
     run install 60 tests/install.sh "$build"
     run lapse_check 60 tests/lapse_check.sh command
     for a in glibc jemalloc tcmalloc mimalloc tbbmalloc; do
@@ -238,6 +241,9 @@ else
     skip strace_counts "as above"
     skip audit "as above"
     skip trace_report "as above"
+    skip stacks "as above"
+    skip watchdog "as above"
+    skip probes "as above"
     skip install "as above"
     skip lapse_check "as above"
     skip oracle "as above"

@@ -80,7 +80,8 @@ say "liblapse-rcache.so exports its version script" "$(
         diff "$build/exports.is" -)"
 say "liblapse-rcache.a defines no other name" "$(
     nm --defined-only -g "$build/liblapse-rcache.a" |
-        awk 'NF == 3 { print $3 }' | sort | diff "$build/exports.is" -)"
+        awk 'NF == 3 && $3 != "_.stapsdt.base" { print $3 }' | sort |
+        diff "$build/exports.is" -)"
 # shellcheck disable=SC2086
 say "hooks use general registers only" \
     "$(objdump -d --no-show-raw-insn $objects |

@@ -96,6 +96,25 @@ Test(config, warns_of_a_bad_number_and_keeps_the_default)
     }
 }
 
+Test(config, takes_seconds_of_the_watchdog)
+{
+    static const char *const bad[] = {"LAPSE_WATCHDOG=", "LAPSE_WATCHDOG=-1",
+                                      "LAPSE_WATCHDOG=1s",
+                                      "LAPSE_WATCHDOG=1000001"};
+
+    read_one("LAPSE_WATCHDOG=1000000");
+    cr_assert_eq(lapse_config.watchdog, 1000000);
+    read_one("LAPSE_WATCHDOG=0");
+    cr_assert_eq(lapse_config.watchdog, 0);
+    cr_assert_str_empty(said);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        read_one(bad[i]);
+        cr_expect_eq(lapse_config.watchdog, 0, "%s", bad[i]);
+        cr_expect_eq(lines(), 1, "%s: %s", bad[i], said);
+        cr_expect(strstr(said, bad[i]), "%s is not named: %s", bad[i], said);
+    }
+}
+
 Test(config, warns_of_an_empty_report)
 {
     read_one("LAPSE_REPORT=");

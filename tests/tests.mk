@@ -12,7 +12,9 @@ HOOKNOUN := site window patch arch module coverage relocate patched
 CRITERION := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 LINKED   := a b1 e1 f1 j1 j4
 API      := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/api_*.c \
-            tests/example_*.c) tests/step.c tests/fuzz_api.c) \
+            tests/example_*.c) tests/step.c tests/fuzz_api.c \
+            tests/threads_victim.c tests/watchdog_client.c \
+            tests/probes_client.c) \
             $(LINKED:%=$(BUILD)/tests/case_%)
 CASEPART := tests/case_uring.c tests/case_foreign.c
 CASES    := $(filter-out $(API) $(CASEPART:tests/%.c=$(BUILD)/tests/%),$(patsubst \
@@ -96,10 +98,15 @@ $(ALONE): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $< -ldl
 
+# With the cache as a library of its own, whose notes gdb finds.
+$(BUILD)/tests/probes_client: RCACHELIB := -L$(BUILD) -llapse-rcache
+$(BUILD)/tests/probes_client: $(BUILD)/liblapse-rcache.so
 $(filter-out $(ALONE),$(API)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $(filter %.o,$^) $(RCACHELIB) -L$(BUILD) \
 	    -llapse $(LDLIBS) -Wl,-rpath,'$$ORIGIN/..' -ldl
+# What it calls last shall not take the place of who calls it.
+$(BUILD)/tests/threads_victim.o: BASE += -fno-optimize-sibling-calls
 $(BUILD)/tests/case_f1: $(BUILD)/tests/case_uring.o
 $(BUILD)/tests/api_trace_read: $(call objects,$(TRACE_SRC))
 $(BUILD)/tests/api_stacks: $(call objects,$(TRACE_SRC) $(UNWIND_SRC))
