@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "stacks.h"
+#include "threads_print.h"
 #include "symbols.h"
 
 enum { TOP = 32 };
@@ -187,9 +187,9 @@ static int show(pid_t pid, const struct stacks_request *request,
         if (request->json && (*printed)++)
             putchar(',');
         if (request->json)
-            stacks_print_json(&r, request, shown, stdout);
+            threads_print_json(&r, request, shown, stdout);
         else
-            stacks_print(&r, request, shown, stdout);
+            threads_print(&r, request, shown, stdout);
     }
     free(shown);
     remote_close(&r);

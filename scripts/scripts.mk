@@ -17,7 +17,7 @@ UNWINDLIB := -lunwind-x86_64
 LAPSE_SRC += $(TRACE_SRC) $(filter-out scripts/symbols,$(UNWIND_SRC)) \
              scripts/build_id $(patsubst %.c,%,$(wildcard scripts/lapse_trace*.c)) \
              $(PAST_SRC)
-LAPSE_SRC += scripts/lapse_stacks scripts/stacks_print \
+LAPSE_SRC += scripts/lapse_stacks scripts/threads_print \
              $(patsubst %.c,%,$(wildcard scripts/remote*.c))
 # The rows and judges of `lapse check`, which tests/oracle uses too.
 CHECK_SRC := scripts/check_rows scripts/check_memory scripts/check_shm \

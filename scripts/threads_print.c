@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "json.h"
-#include "stacks.h"
+#include "threads_print.h"
 
 static void choose(struct remote *r, struct remote_thread *t, bool *shown)
 {
@@ -157,7 +157,7 @@ static void print_circle(struct remote *r, size_t first, bool perhaps,
     } while (t != &r->thread[first]);
 }
 
-void stacks_print(struct remote *r, const struct stacks_request *request,
+void threads_print(struct remote *r, const struct stacks_request *request,
                   const bool *shown, FILE *out)
 {
     bool perhaps;
@@ -270,7 +270,7 @@ static void json_circles(struct remote *r, const bool *shown, FILE *out)
     putc(']', out);
 }
 
-void stacks_print_json(struct remote *r, const struct stacks_request *request,
+void threads_print_json(struct remote *r, const struct stacks_request *request,
                        const bool *shown, FILE *out)
 {
     bool first = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `lapse stacks`: how it is asked for, and how it is told. */
-#ifndef STACKS_H
-#define STACKS_H
+#ifndef THREADS_PRINT_H
+#define THREADS_PRINT_H
 
 #include "remote.h"
 
@@ -17,9 +17,9 @@ struct stacks_request {
 /* Is this thread to be shown? shown: one byte for each of r->thread. */
 void stacks_choose(struct remote *r, const struct stacks_request *request,
                    bool *shown);
-void stacks_print(struct remote *r, const struct stacks_request *request,
+void threads_print(struct remote *r, const struct stacks_request *request,
                   const bool *shown, FILE *out);
-void stacks_print_json(struct remote *r, const struct stacks_request *request,
+void threads_print_json(struct remote *r, const struct stacks_request *request,
                        const bool *shown, FILE *out);
 
 /*
