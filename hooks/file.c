@@ -257,7 +257,7 @@ static void count_alone(const struct opening *o)
     int was = cancel_later();
     struct release r;
 
-    release_claim(&r, RANGE_NOTHING);
+    release_announce(&r, RANGE_NOTHING, LAPSE_REASON_FILE);
     account_site(&r, LAPSE_PATH_OPEN, 0, 0, o->stack);
     release_end(&r);
     cancel_again(was);

@@ -9,12 +9,13 @@
 
 static void put_range(FILE *out, uint64_t start, uint64_t end)
 {
-    fprintf(out, ",\"start\":\"0x%" PRIx64 "\"", start);
-    if (end > start)
-        fprintf(out, ",\"end\":\"0x%" PRIx64 "\",\"bytes\":%" PRIu64, end,
-                end - start);
+    if (!start && end)
+        fprintf(out, ",\"start\":null,\"end\":null,\"bytes\":%" PRIu64, end);
+    else if (end > start)
+        fprintf(out, ",\"start\":\"0x%" PRIx64 "\",\"end\":\"0x%" PRIx64
+                "\",\"bytes\":%" PRIu64, start, end, end - start);
     else
-        fputs(",\"end\":null,\"bytes\":null", out);
+        fputs(",\"start\":null,\"end\":null,\"bytes\":null", out);
 }
 
 static void put_id(FILE *out, const struct trace_segment *segment)

@@ -55,13 +55,14 @@ static void put_range(FILE *out, uint64_t start, uint64_t end)
     double value = (double)bytes;
     unsigned unit = 0;
 
-    if (end <= start) {
-        fprintf(out, " %" PRIx64 "-?", start);
-        return;
-    }
     for (; value >= 1023.95 && units[unit + 1]; unit++)
         value /= 1024;
-    fprintf(out, " %" PRIx64 "-%" PRIx64 " ", start, end);
+    if (!start) /* of a file: how much, at most */
+        fputs(end ? " " : " ?", out);
+    else
+        fprintf(out, " %" PRIx64 "-%" PRIx64 " ", start, end);
+    if (!end)
+        return;
     if (!unit)
         fprintf(out, "%" PRIu64, bytes);
     else

@@ -16,6 +16,7 @@
 #include "meet.h"
 #include "poll.h"
 #include "release.h"
+#include "trace.h"
 #include "wake.h"
 #include "watchdog.h"
 
@@ -205,6 +206,8 @@ static void retire(struct subscriber *s)
 
     if (!generation)
         generation = 1;
+    trace_tell(TRACE_NO_SLOT, TRACE_UNWATCH, 0, s,
+               &(struct lapse_event){.len = SIZE_MAX}); /* it is over */
     idle = queue_idle(generation);
     /* seq_cst N2: see call_inline */
     atomic_fetch_and_explicit(&lapse_live,

@@ -140,7 +140,8 @@ struct trace_clock_record {
 #define TRACE_INLINE 0x8u      /* flag of PUBLISH: a handler is called */
 struct trace_release {
     struct trace_record head;
-    uint64_t start, end; /* end 0: not known */
+    uint64_t start, end; /* start 0: where is not known, or in more places
+                            than one, and end says how many bytes */
     uint64_t pc;         /* the return address into who called */
     uint8_t path;        /* enum lapse_path */
     uint8_t reason;      /* enum lapse_reason */
