@@ -275,6 +275,35 @@ static struct met meet_library(void)
     return met;
 }
 
+/* Not the file any more that was loaded: it is of no use. */
+static PLAIN void replaced(void)
+{
+    static char copy[PATH_MAX / 4], command[4 * PATH_MAX];
+    const struct trace_record *r;
+    size_t met = 0, named = 0;
+    enum unwind_end end;
+    unsigned ring;
+
+    snprintf(copy, sizeof(copy), "%s/copy.so", getenv("LAPSE_TRACE"));
+    snprintf(command, sizeof(command), "cp %s %s", library, copy);
+    need(!system(command) && dlopen(copy, RTLD_NOW), "a copy of a library");
+    snprintf(command, sizeof(command), "cp %.*s/lib_tls.so %s.2 "
+             "&& mv %s.2 %s", (int)(strrchr(library, '/') - library), library,
+             copy, copy, copy);
+    need(!system(command), "another one in its place");
+    while ((r = trace_next(trace, &ring))) {
+        size_t n = unwind(trace, r, passing, &end);
+
+        for (size_t i = 0; i < n; i++)
+            if (passing[i].segment && !strcmp(passing[i].segment->name, copy)) {
+                met++;
+                named += passing[i].symbol || end != UNWIND_NO_TABLE;
+            }
+    }
+    check(met && !named, "a file that was replaced is not used: %zu of %zu "
+          "frames", named, met);
+}
+
 static uint64_t now(void)
 {
     return __builtin_ia32_rdtsc();
@@ -406,6 +435,7 @@ static int inner(unsigned seconds)
     on_clone("a clone that we wait for", CLONE_VM | CLONE_VFORK);
     on_vfork();
     unloaded();
+    replaced();
     at_once(seconds);
     all_right();
     trace_close(trace);

@@ -86,7 +86,8 @@ else:
 PY
 stacks --stacks=4 --json /usr/bin/python3 -S "$tmp/busy.py" 300
 judge "a forked child has stacks of its own" \
-    'all(told(q) >= 300 and told(q) + missing(q) == releases(q)
+    'all(told(q) >= 300 and told(q) + missing(q) == releases(q) and
+         "munmap" in names(q) and "whole" in ends(q)
          for q in p[:2]) and len(p) > 2'
 stacks --stacks=4 --json /usr/bin/python3 -S "$tmp/busy.py" 300 die
 judge "one that was killed too" \
