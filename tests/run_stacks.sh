@@ -113,6 +113,11 @@ stacks --stacks sh -c 'cd "$LAPSE_TRACE"; echo junk > 1.0.trace
     f=$(echo $$.0.trace); head -c 3000 /dev/urandom > 4.0.trace; :'
 is "junk among the traces" 0 $?
 
+stacks --stacks sh -c 'ulimit -v 1000000; /usr/bin/python3 -S -c \
+    "b = [bytes(3000) for i in range(999)]"' 2> "$tmp/err"
+is "a process that can have no trace" 1 \
+    "$(grep -c 'No stacks: this process' "$tmp/report")"
+
 for bad in 0 65 x -1 99999999999999999999; do
     "$lapse" run --stacks="$bad" touch "$tmp/ran" 2> "$tmp/err"
     is "--stacks=$bad" 2 $?
