@@ -54,6 +54,15 @@ static void on_signal(int signal)
     interrupted = 1;
 }
 
+/* Unless that was ignored, as by a job in the background. */
+static void stop_by(int signal)
+{
+    struct sigaction stop = {.sa_handler = on_signal}, before;
+
+    if (!sigaction(signal, &stop, &before) && before.sa_handler == SIG_IGN)
+        sigaction(signal, &before, NULL);
+}
+
 /* One option; 0, EXIT_USAGE, or -1 for --help. */
 static int option(struct options *o, int letter, char **argv)
 {
@@ -240,7 +249,6 @@ int lapse_trace(int argc, char **argv)
 {
     struct options o = {0};
     struct sources all = {0};
-    struct sigaction stop = {.sa_handler = on_signal};
     int error = parse(&o, argc, argv);
 
     if (error < 0) {
@@ -253,8 +261,8 @@ int lapse_trace(int argc, char **argv)
         error = sources_add(&all, argv[i], o.follow);
     if (!error) {
         if (o.follow) {
-            sigaction(SIGINT, &stop, NULL);
-            sigaction(SIGTERM, &stop, NULL);
+            stop_by(SIGINT);
+            stop_by(SIGTERM);
             follow(&all, &o);
         } else {
             show_all(&all, &o, zero_of(&all));

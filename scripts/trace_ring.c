@@ -86,7 +86,7 @@ static bool ring_fill(struct trace *t, uint32_t ring, size_t room)
 {
     struct trace_ring *r = &t->rings[ring];
     const uint8_t *source;
-    uint64_t begin, end, place;
+    uint64_t begin, end, place, there;
 
     t->look = true;
     r->from = r->to = r->at;
@@ -96,7 +96,7 @@ static bool ring_fill(struct trace *t, uint32_t ring, size_t room)
         begin = begin_of(t, ring);
         if (overtaken(t, r->at, begin))
             r->at = next_block(t, begin, tries);
-        end = end_of(t, ring);
+        there = end = end_of(t, ring);
         if (r->at >= end)
             break;
         if (end - r->at > r->room)
@@ -112,8 +112,14 @@ static bool ring_fill(struct trace *t, uint32_t ring, size_t room)
             continue;
         }
         trace_copy(r->bytes, source, end - r->at);
-        if (overtaken(t, r->at, begin_of(t, ring)))
+        begin = begin_of(t, ring);
+        if (overtaken(t, r->at, begin))
             continue;
+        if (begin < there) { /* no honest one: it would not end in our time */
+            t->damaged++;
+            r->at = there;
+            break;
+        }
         r->from = r->at;
         r->to = end;
         return true;

@@ -3,7 +3,7 @@
  * A reader of traces against writers at full speed, in another process: each
  * event is read once or counted as overwritten, none is torn. And against
  * SIGKILL: whatever moment it comes, the file can be read.
- * api_trace_read EVENTS | --kill TIMES | --write DIR EVENTS
+ * api_trace_read EVENTS | --kill TIMES | --write EVENTS
  */
 #include <dirent.h>
 #include <inttypes.h>

@@ -101,6 +101,8 @@ for a in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2 \
             "$build/tests/api_free_more"
     fi
 done
+run trace_race 60 "$build/tests/api_trace_read" 4000000
+run trace_kill 60 "$build/tests/api_trace_read" --kill 30
 run api_shm 60 "$build/tests/api_shm"
 run api_huge 60 "$build/tests/api_huge"
 if [ -z "$san" ]; then
@@ -193,6 +195,7 @@ if [ -z "$san" ]; then
     run run_stacks 200 tests/run_stacks.sh "$build"
     run api_stacks 60 "$build/tests/api_stacks" 3
     run stacks_gdb 300 tests/stacks_gdb.sh "$build"
+    run trace_cmd 60 env BUILD="$build" tests/trace_cmd.sh
     run strace_counts 300 env BUILD="$build" tests/strace_counts.sh
     run audit 300 env BUILD="$build" tests/audit.sh
     run install 60 tests/install.sh "$build"
@@ -213,6 +216,7 @@ else
     skip run_stacks "as above"
     skip api_stacks "as above"
     skip stacks_gdb "as above"
+    skip trace_cmd "as above"
     skip strace_counts "as above"
     skip audit "as above"
     skip install "as above"

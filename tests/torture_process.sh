@@ -24,6 +24,8 @@ run env LD_PRELOAD="$lib:$build/tests/victims/lib_subscriber.so" \
     LIB_SUBSCRIBER=callback "$build/tests/victims/lifetimes" 100000
 run "$build/tests/api_event" 1000000
 run "$build/tests/api_stacks" 60
+run "$build/tests/api_trace_read" 100000000
+run "$build/tests/api_trace_read" --kill 1000
 run tests/sandbox.sh "$build"
 run tests/faults.sh "$build"
 [ "$failed" = 0 ] && echo "torture: all good"
