@@ -130,6 +130,7 @@ static void file_close(const struct run_stacks *r, struct file *f)
     int fd;
 
     f->done = true;
+    f->stacks.none = !f->trace;
     if (!f->trace)
         return;
     trace_refresh(f->trace);
@@ -205,9 +206,10 @@ void run_stacks_end(struct run_stacks *r)
 const struct stacks *run_stacks_of(const struct run_stacks *r, uint32_t pid,
                                    uint64_t image)
 {
+    static const struct stacks none = {.none = true};
     const struct file *f = file_of(r, pid, image);
 
-    return f ? &f->stacks : NULL;
+    return f ? &f->stacks : &none;
 }
 
 void run_stacks_free(struct run_stacks *r)

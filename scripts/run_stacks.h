@@ -43,6 +43,7 @@ struct stacks { /* of one process, and one program of it */
     uint64_t without;     /* releases whose stack was not copied */
     uint64_t overwritten; /* records, before they were read */
     uint64_t lost;        /* records that found no ring */
+    bool none;            /* there is no trace of it at all */
 };
 
 /* One more release. */
@@ -64,7 +65,7 @@ struct run_stacks *run_stacks_open(const char *dir);
 bool run_stacks_read(struct run_stacks *r);
 /* All that is there; nothing is read any more. */
 void run_stacks_end(struct run_stacks *r);
-/* NULL: there is no trace of it. */
+/* Never NULL. */
 const struct stacks *run_stacks_of(const struct run_stacks *r, uint32_t pid,
                                    uint64_t image);
 void run_stacks_free(struct run_stacks *r);

@@ -72,6 +72,8 @@ void stacks_print(FILE *out, const struct stacks *s, size_t top)
 {
     size_t n = s->distinct < top ? s->distinct : top;
 
+    if (s->none)
+        fputs("  No stacks: this process could keep no trace.\n", out);
     if (!s->sorted)
         return;
     if (n && n < s->distinct)

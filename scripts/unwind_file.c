@@ -97,11 +97,24 @@ static void read_table(struct unwind_file *f, const Elf64_Phdr *h)
     f->entries = count;
 }
 
+static void read_range(struct unwind_file *f, const Elf64_Phdr *h)
+{
+    uint64_t page = 4095, start = h->p_vaddr & ~page;
+    uint64_t end = (h->p_vaddr + h->p_memsz + page) & ~page;
+
+    if (!f->end || start < f->start)
+        f->start = start;
+    if (end > f->end)
+        f->end = end;
+}
+
 static void read_headers(struct unwind_file *f)
 {
     Elf64_Phdr h;
 
     for (size_t i = 0; program_header(f, i, &h); i++) {
+        if (h.p_type == PT_LOAD)
+            read_range(f, &h);
         if (h.p_type == PT_NOTE)
             read_notes(f, &h);
         if (h.p_type == PT_GNU_EH_FRAME)
@@ -168,7 +181,9 @@ const struct unwind_file *unwind_file_of(const struct trace_segment *s)
         f = f->next;
     if (!f)
         f = file_open(s->name);
-    if (!f || !f->bytes || f->build_id_len != s->build_id_len ||
+    /* Not all have a build id; those that have none may look alike. */
+    if (!f || !f->bytes || f->start != s->start - s->bias ||
+        f->end != s->end - s->bias || f->build_id_len != s->build_id_len ||
         memcmp(f->build_id, s->build_id, s->build_id_len))
         return NULL;
     return f;

@@ -17,8 +17,9 @@ struct unwind_file {
     bool mapped; /* by us */
     uint8_t build_id_len;
     uint8_t build_id[32];
-    /* Addresses as in the file; the table has pairs of 32-bit numbers. */
-    uint64_t header, table, entries; /* .eh_frame_hdr; 0: there is none */
+    uint64_t start, end; /* whole pages; here and below addresses as in it */
+    /* .eh_frame_hdr, 0: there is none; pairs of 32-bit numbers in a table. */
+    uint64_t header, table, entries;
 };
 
 /*

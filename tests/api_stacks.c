@@ -275,6 +275,49 @@ static struct met meet_library(void)
     return met;
 }
 
+/* Copies the library; `another`: with another build id. */
+static void copy_library(const char *to, bool another)
+{
+    static const char note[] = "\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU";
+    static char bytes[1 << 20];
+    FILE *from = fopen(library, "r"), *file = fopen(to, "w");
+    size_t n = from && file ? fread(bytes, 1, sizeof(bytes), from) : 0;
+    char *id = memmem(bytes, n, note, sizeof(note));
+
+    need(n && id, "a library with a build id");
+    id[sizeof(note)] ^= another;
+    need(fwrite(bytes, 1, n, file) == n && !fclose(file), "a copy of it");
+    fclose(from);
+}
+
+/* Not the file any more that was loaded: it is of no use. */
+static PLAIN void replaced(void)
+{
+    static char copy[PATH_MAX], other[PATH_MAX];
+    const struct trace_record *r;
+    size_t met = 0, named = 0;
+    enum unwind_end end;
+    unsigned ring;
+
+    snprintf(copy, sizeof(copy), "%s/copy.so", getenv("LAPSE_TRACE"));
+    snprintf(other, sizeof(other), "%s/other.so", getenv("LAPSE_TRACE"));
+    copy_library(copy, false);
+    copy_library(other, true);
+    need(dlopen(copy, RTLD_NOW) && !rename(other, copy),
+         "another one in its place");
+    while ((r = trace_next(trace, &ring))) {
+        size_t n = unwind(trace, r, passing, &end);
+
+        for (size_t i = 0; i < n; i++)
+            if (passing[i].segment && !strcmp(passing[i].segment->name, copy)) {
+                met++;
+                named += passing[i].symbol || end != UNWIND_NO_TABLE;
+            }
+    }
+    check(met && !named, "a file that was replaced is not used: %zu of %zu "
+          "frames", named, met);
+}
+
 static uint64_t now(void)
 {
     return __builtin_ia32_rdtsc();
@@ -406,6 +449,7 @@ static int inner(unsigned seconds)
     on_clone("a clone that we wait for", CLONE_VM | CLONE_VFORK);
     on_vfork();
     unloaded();
+    replaced();
     at_once(seconds);
     all_right();
     trace_close(trace);

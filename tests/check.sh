@@ -51,7 +51,8 @@ run docs 60 tests/docs.sh "$build"
 for t in tests/test_*.c; do
     t=$(basename "$t" .c)
     case $san:$t in
-        thread:test_arch | thread:test_patch | thread:test_site | address:test_patch | \
+        thread:test_arch | thread:test_patch | thread:test_site | \
+            thread:test_snapshot | address:test_patch | \
             address:test_site)
             skip "$t" "it looks at code and stack that the sanitizer rewrites"
             continue ;;

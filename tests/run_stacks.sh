@@ -86,7 +86,8 @@ else:
 PY
 stacks --stacks=4 --json /usr/bin/python3 -S "$tmp/busy.py" 300
 judge "a forked child has stacks of its own" \
-    'all(told(q) >= 300 and told(q) + missing(q) == releases(q)
+    'all(told(q) >= 300 and told(q) + missing(q) == releases(q) and
+         "munmap" in names(q) and "whole" in ends(q)
          for q in p[:2]) and len(p) > 2'
 stacks --stacks=4 --json /usr/bin/python3 -S "$tmp/busy.py" 300 die
 judge "one that was killed too" \
@@ -111,6 +112,11 @@ stacks --stacks sh -c 'cd "$LAPSE_TRACE"; echo junk > 1.0.trace
     mkfifo 2.0.trace; head -c 300000 /dev/urandom > 3.0.trace
     f=$(echo $$.0.trace); head -c 3000 /dev/urandom > 4.0.trace; :'
 is "junk among the traces" 0 $?
+
+stacks --stacks sh -c 'ulimit -v 1000000; /usr/bin/python3 -S -c \
+    "b = [bytes(3000) for i in range(999)]"' 2> "$tmp/err"
+is "a process that can have no trace" 1 \
+    "$(grep -c 'No stacks: this process' "$tmp/report")"
 
 for bad in 0 65 x -1 99999999999999999999; do
     "$lapse" run --stacks="$bad" touch "$tmp/ran" 2> "$tmp/err"
