@@ -28,6 +28,7 @@
 
 struct cr_options {
     void (*init)(void);
+    void (*fini)(void);
     double timeout; /* seconds */
 };
 
@@ -130,6 +131,7 @@ static void cr_run(const struct cr_test *test)
     for (const struct cr_test *t = cr_first; t; t = t->next)
         if (!t->run && !strcmp(t->suite, test->suite)) {
             o.init = o.init ? o.init : t->options.init;
+            o.fini = o.fini ? o.fini : t->options.fini;
             o.timeout = o.timeout ? o.timeout : t->options.timeout;
         }
     if (o.timeout)
@@ -137,6 +139,8 @@ static void cr_run(const struct cr_test *test)
     if (o.init)
         o.init();
     test->run();
+    if (o.fini)
+        o.fini();
     exit(cr_failures ? CR_FAILED : 0);
 }
 
