@@ -75,9 +75,11 @@ int own_dir_open(struct own_dir *dir, const char *path)
     return err ? err : check(dir->path);
 }
 
+/* The name is not on the stack: a handler may fork on one that is small. Who
+ * comes here is alone, in a constructor or a forked child. */
 static long file_new(const struct own_dir *dir, const char *suffix)
 {
-    char name[sizeof(dir->path) + 48 + SUFFIX_MAX];
+    static char name[sizeof(dir->path) + 48 + SUFFIX_MAX];
     size_t len = strlen(dir->path);
 
     memcpy(name, dir->path, len);

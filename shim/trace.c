@@ -85,6 +85,11 @@ static uint64_t rings_at(void)
     return heads_at() + TRACE_RINGS * sizeof(struct trace_head);
 }
 
+static uint64_t file_bytes(void)
+{
+    return rings_at() + TRACE_RINGS * lapse_trace.ring_bytes;
+}
+
 static void set_header(struct trace_header *h, uint64_t bytes)
 {
     long len = sys(SYS_readlink, "/proc/self/exe", h->program,
@@ -113,7 +118,7 @@ static void set_header(struct trace_header *h, uint64_t bytes)
 
 static int file_new(void *at)
 {
-    uint64_t bytes = rings_at() + TRACE_RINGS * lapse_trace.ring_bytes;
+    uint64_t bytes = file_bytes();
     struct trace_header *h;
     void *map;
     int err = own_file_map(&directory, ".trace", bytes, at, &map);
@@ -124,7 +129,8 @@ static int file_new(void *at)
     if (!trace_fill(h, sizeof(*h)) ||
         !trace_fill((uint8_t *)h + heads_at(),
                     TRACE_RINGS * sizeof(struct trace_head))) {
-        sys(SYS_munmap, map, bytes);
+        if (!at)
+            sys(SYS_munmap, map, bytes);
         return -ENOSPC;
     }
     set_header(h, bytes);
@@ -183,17 +189,37 @@ void trace_stop(void)
     __atomic_store_n(&h->ended, 1, __ATOMIC_RELEASE);
 }
 
-/* What this thread was writing into when the signal handler came that forks:
- * it will end that in the file of the child, where it makes no sense. */
+/* Memory that nobody reads, in the place of a file: no limit counts it until
+ * it is written to. Where even that is not to be had, all stays as it is. */
+static void put_nothing(void *at, uint64_t bytes)
+{
+    sys(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE,
+        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+/* What this thread was writing into when the signal handler came, or its
+ * encode function, that forks: it writes on in the child's file, where that
+ * makes no sense (trace_commit), and needs memory there. */
 static void close_held(void)
 {
-    for (unsigned i = 0; i < IN_FLIGHT_SLOTS; i++)
-        if (atomic_load_explicit(&lapse_in_flight.slot[i].range,
-                                 memory_order_relaxed) &&
+    uint64_t bytes = lapse_trace.ring_bytes;
+
+    for (unsigned i = 0; i < IN_FLIGHT_SLOTS; i++) {
+        struct trace_head *head = &lapse_trace.heads[i];
+        uint8_t *ring = lapse_trace.rings + i * bytes;
+
+        if (!atomic_load_explicit(&lapse_in_flight.slot[i].range,
+                                  memory_order_relaxed) ||
             atomic_load_explicit(&lapse_in_flight.slot[i].owner,
-                                 memory_order_relaxed) ==
+                                 memory_order_relaxed) !=
                 (uintptr_t)__builtin_thread_pointer())
-            lapse_trace.heads[i].off = TRACE_FORKED;
+            continue;
+        head->off = TRACE_FORKED;
+        if (trace_fill(ring, bytes))
+            head->ready = bytes;
+        else
+            put_nothing(ring, bytes);
+    }
 }
 
 /* The map of segments goes through memory of our own: the new file replaces
@@ -218,6 +244,7 @@ void trace_fork_child(void)
         warn(err);
         events_stop();
         lapse_observing &= ~(uint32_t)OBSERVE_TRACE;
+        put_nothing(h, file_bytes()); /* for what is half written */
         return;
     }
     h->segments_lost = missed;
