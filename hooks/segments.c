@@ -9,7 +9,9 @@
  * writers of the area in the file. Entries are appended and stay; readers see
  * one when segments_len says so, and look again when the epoch is another.
  * A child that was forked in the middle: what is in `known` and beyond
- * segments_len was not there yet.
+ * segments_len was not there yet. Its copy of the area is of its parent's
+ * file, to which that one may have added since: what was there when it was
+ * forked is what its own memory says.
  */
 #include "hooks/segments.h"
 
@@ -45,6 +47,7 @@ static struct known {
 static size_t known_end; /* all beyond are free */
 static size_t next_guess; /* modules are listed in the order they came */
 
+static uint64_t area_len; /* segments_len, to this process */
 static uint64_t going; /* ticks when the loader began to; 0: it is at rest */
 static bool is_told;
 
@@ -150,8 +153,8 @@ static size_t put_name(char *to, size_t room, const struct object *o)
     size_t used = 0, len;
     long n;
 
-    if (!*name && (uintptr_t)o->header - getauxval(AT_SYSINFO_EHDR) <
-                      PAGE_SIZE)
+    /* which is no file, whatever the loader calls it */
+    if ((uintptr_t)o->header - getauxval(AT_SYSINFO_EHDR) < PAGE_SIZE)
         name = "[vdso]";
     if (!*name) {
         n = sys(SYS_readlink, "/proc/self/exe", to, room - 1);
@@ -199,7 +202,7 @@ static void append(const struct object *o)
         char name[PATH_MAX + 256];
     } fresh;
     struct trace_header *h = lapse_trace.header;
-    uint64_t at = h->segments_len;
+    uint64_t at = area_len;
     struct known *k = known_free();
     size_t bytes;
 
@@ -225,6 +228,7 @@ static void append(const struct object *o)
     memcpy(segment_at((uint32_t)at), &fresh, bytes);
     /* release G1: pairs with the reader's acquire of the epoch or of this */
     __atomic_store_n(&h->segments_len, at + bytes, __ATOMIC_RELEASE);
+    area_len = at + bytes;
 }
 
 static struct known *known_of(uintptr_t bias, const void *dynamic)
@@ -313,7 +317,7 @@ static void begin_round(void)
         struct known *k = &known[i];
 
         k->seen = false;
-        if (k->at != NOWHERE && k->at >= lapse_trace.header->segments_len)
+        if (k->at != NOWHERE && k->at >= area_len)
             k->dynamic = NULL; /* forked away before it was there */
     }
 }
@@ -335,6 +339,27 @@ static void end_round(uint64_t gone_at)
                      lapse_trace.header->epoch + 1, __ATOMIC_RELEASE);
 }
 
+/* Is it there yet? While the loader takes modules away, memory says it. */
+static bool is_there(const struct known *k)
+{
+    char byte;
+
+    return k->dynamic && (!going || peek(k->dynamic, &byte, 1, false));
+}
+
+/* The forked child, alone, before its segments_len says of any. */
+static uint64_t forked(uint64_t copied)
+{
+    if (area_len > copied)
+        area_len = copied; /* there is no memory for them */
+    begin_round();
+    for (size_t i = 0; i < known_end; i++)
+        if (known[i].dynamic && known[i].at != NOWHERE)
+            segment_at(known[i].at)->unloaded =
+                is_there(&known[i]) ? 0 : going;
+    return area_len;
+}
+
 void segments_start(bool told)
 {
     uint64_t loaded = 0;
@@ -342,6 +367,7 @@ void segments_start(bool told)
     is_told = told;
     if (!writing())
         return;
+    trace_forked = forked;
     if (!told)
         report_warn("modules that come and go are not traced: of an address "
                     "it is known what was there at the start, or at the end");

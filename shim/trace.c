@@ -29,6 +29,8 @@ _Static_assert(sizeof(struct trace_head) == 64, "a cache line each");
 
 static struct own_dir directory;
 
+uint64_t (*trace_forked)(uint64_t copied);
+
 static uint64_t ns(const struct timespec *t)
 {
     return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
@@ -251,6 +253,8 @@ void trace_fork_child(void)
     if (!trace_fill((uint8_t *)h + h->segments_at, len))
         len = 0;
     memcpy((uint8_t *)h + h->segments_at, segments, len);
+    if (trace_forked)
+        len = trace_forked(len);
     __atomic_store_n(&h->segments_len, len, __ATOMIC_RELEASE);
     close_held();
     events_start();

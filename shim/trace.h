@@ -41,6 +41,11 @@ void trace_stop(void);
  * own, or none. The slots that this thread holds are in use. */
 void trace_fork_child(void);
 
+/* So many bytes of segments are copied, as they are now in the parent's file.
+ * Returns how many were there when it was forked. NULL: nobody writes any. */
+extern uint64_t (*trace_forked)(uint64_t copied)
+    __attribute__((visibility("hidden")));
+
 /* The thread is another one, after fork. */
 void trace_forget_tid(void);
 
