@@ -53,8 +53,12 @@ stacks --stacks --json "$build/tests/stacks_victim"
 judge "each release is in a stack" \
     'releases(p[0]) > 80 and told(p[0]) == releases(p[0]) and not missing(p[0])'
 judge "with the functions of the program" \
-    '{"main", "busy", "recurse", "with_alloca", "compare", "on_signal",
-      "coroutine", "thread", "free", "munmap"} <= names(p[0])'
+    '{"main", "busy", "recurse", "with_alloca", "with_cleanup", "compare",
+      "on_signal", "coroutine", "thread", "free", "munmap"} <= names(p[0])'
+judge "through code with cleanups" \
+    'all("main" in f for f in ({f["symbol"] for f in s["frames"]}
+                               for s in p[0]["stacks"])
+         if "with_cleanup" in f)'
 judge "down to where each thread began" \
     'ends(p[0]) - {"no table"} == {"whole"}'
 id=$(readelf -n "$build/tests/stacks_victim" | sed -n 's/.*Build ID: //p')

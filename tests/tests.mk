@@ -220,5 +220,5 @@ $(BUILD)/tests/stacks_dump: $(call objects,tests/stacks_dump $(TRACE_SRC) \
 $(BUILD)/tests/stacks_victim: tests/stacks_victim.c .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -fomit-frame-pointer -g -Wall \
-	    -Wextra -pthread -o $@ $<
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -fomit-frame-pointer -fexceptions -g \
+	    -Wall -Wextra -pthread -o $@ $<
