@@ -61,6 +61,11 @@ id=$(readelf -n "$build/tests/stacks_victim" | sed -n 's/.*Build ID: //p')
 judge "the build id is the file's" \
     "('$build/tests/stacks_victim', '$id' or None) in modules(p[0])"
 
+(cd "$build/tests/victims" && stacks --stacks --json /usr/bin/python3 -S -c \
+    'import ctypes; ctypes.CDLL("./lib_release.so")')
+judge "a module that was opened by a relative name" \
+    "any(m == '$build/tests/victims/lib_release.so' for m, i in modules(p[0]))"
+
 stacks --stacks --top 2 "$build/tests/stacks_victim"
 is "people see two stacks" 1 \
     "$(grep -c 'Stacks, the first 2 of' "$tmp/report")"
