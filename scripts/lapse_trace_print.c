@@ -143,7 +143,11 @@ void trace_print(FILE *out, struct source *s, uint64_t zero)
         fprintf(out, " to %" PRIu32, told->subscriber);
         if (record->kind <= TRACE_OVERFLOW)
             fprintf(out, " %s", trace_reason_name(told->reason));
-        put_range(out, told->start, told->end);
+        if (record->kind == TRACE_UNWATCH && !told->start &&
+            told->end == UINT64_MAX)
+            fputs(" all, as the subscription ends", out);
+        else
+            put_range(out, told->start, told->end);
         if (told->seq)
             fprintf(out, " seq %" PRIu64, told->seq);
         if (record->kind == TRACE_DELIVER && record->flags & TRACE_EVENT_OPEN)

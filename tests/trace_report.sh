@@ -121,6 +121,12 @@ cache() {
     is "a cache: watches and what was told" good \
         "$(check cache "$tmp/r.json" "$(cat "$tmp/cp")")"
     is "a cache: hits" good "$(check hits "$tmp/r")"
+    is "a cache: watches have no reason" "0 0" "$(
+        "$lapse" trace --reason munmap "$tmp/t" | grep -c watch) $(
+        "$lapse" trace --json --kind watch "$tmp/t" |
+            grep -c '"reason":"')"
+    is "a cache: how its subscription ends" 1 "$(
+        "$lapse" trace --kind unwatch "$tmp/t" | grep -c ' to 0 all, as the')"
     rm -r "$tmp/t" "$tmp/from" "$tmp/to"
 }
 
