@@ -114,6 +114,7 @@ struct past_process {
     char *file;
     uint64_t begin, last; /* ns of the start of the trace, of its last event */
     uint64_t read, overwritten, damaged;
+    uint64_t unread; /* stacks: what copied them is not in its file any more */
     uint64_t complete; /* ns: from then on no ring was overwritten */
     struct past_event *event;
     size_t events, room;

@@ -211,6 +211,12 @@ static void counts(FILE *out, const struct past_process *process)
         fprintf(out, ", %" PRIu64 " without stack\n", head->stackless);
     else
         fputs("; stacks were not asked for\n", out);
+    if (process->unread)
+        fprintf(out,
+                "  %" PRIu64 " stack%s cannot be read: the file of the library "
+                "that copied %s is gone\n    or another one now\n",
+                process->unread, plural(process->unread),
+                process->unread == 1 ? "it" : "them");
     if (process->complete > process->begin)
         fprintf(out, "  none of the last %s was overwritten\n",
                 duration(process->last - process->complete, span));

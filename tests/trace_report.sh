@@ -130,6 +130,20 @@ cache() {
     rm -r "$tmp/t" "$tmp/from" "$tmp/to"
 }
 
+# Stacks begin in the library.
+replaced() {
+    mkdir "$tmp/t"
+    cp "$build/liblapse.so" "$tmp/lib.so"
+    LAPSE_STACKS=4 LAPSE_TRACE=$tmp/t LD_PRELOAD=$tmp/lib.so \
+        /usr/bin/python3 -S -c 'import mmap; mmap.mmap(-1, 9999999).close()'
+    is "with the library there" 0 "$(report | grep -c 'cannot be read')"
+    rm "$tmp/lib.so"
+    is "the library is gone: reported all the same" 0 "$(status report)"
+    says "the library is gone: is said" "stacks cannot be read"
+    says "the library is gone: the caller" mmap.cpython
+    rm -r "$tmp/t"
+}
+
 # A shell and what it starts; one that runs; one that was killed.
 processes() {
     mkdir "$tmp/t"
@@ -166,7 +180,7 @@ names() {
 if ! command -v python3 >/dev/null; then
     echo "no python3 to read the documents with"; exit 77
 fi
-for part in usage example seen_by_strace cache processes names; do
+for part in usage example seen_by_strace cache replaced processes names; do
     $part
 done
 exit $failed
