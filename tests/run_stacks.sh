@@ -70,6 +70,22 @@ judge "the build id is the file's" \
 judge "a module that was opened by a relative name" \
     "any(m == '$build/tests/victims/lib_release.so' for m, i in modules(p[0]))"
 
+# Two libraries at the same place, one after the other: the callers are kept by
+# address, and must not be taken for those of the second.
+cp "$build/tests/victims/lib_release.so" "$tmp/second.so"
+stacks --stacks --json /usr/bin/python3 -S -c '
+import ctypes, _ctypes, sys
+open_ = lambda name: _ctypes.dlopen(name, 2)
+for i in range(9):
+    _ctypes.dlclose(open_(sys.argv[1]))
+open_(sys.argv[2])' "$build/tests/victims/lib_release.so" "$tmp/second.so"
+judge "what an unloaded module did is not the next one's" \
+    "[sum(c['count'] for c in p[0]['callers'] if c['path'] == 'madvise' and
+          c['module'] == m) for m in (None, '$tmp/second.so')] == [18, 2]"
+judge "and the stacks tell whose it was" \
+    "sum(s['count'] for s in p[0]['stacks'] if s['path'] == 'madvise' and
+         s['frames'][1]['module'].endswith('/lib_release.so')) == 18"
+
 stacks --stacks --top 2 "$build/tests/stacks_victim"
 is "people see two stacks" 1 \
     "$(grep -c 'Stacks, the first 2 of' "$tmp/report")"
