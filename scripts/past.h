@@ -216,4 +216,8 @@ void past_folded(const struct past *past, FILE *out, enum past_by by);
 void past_perfetto(const struct past *past, FILE *out);
 void past_picture(struct past *past, FILE *out, size_t top);
 
+/* For qsort() of pointers to processes: those that release most come first,
+ * then those that began first. */
+int past_rank(const void *left, const void *right);
+
 #endif

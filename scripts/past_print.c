@@ -274,22 +274,12 @@ static void total(FILE *out, const struct past *past)
     table(out, by, &sum);
 }
 
-static int rank(const void *left, const void *right)
-{
-    const struct past_process *a = *(struct past_process *const *)left;
-    const struct past_process *b = *(struct past_process *const *)right;
-
-    if (a->sum.count != b->sum.count)
-        return a->sum.count > b->sum.count ? -1 : 1;
-    return a->begin < b->begin ? -1 : a->begin > b->begin;
-}
-
 void past_print(struct past *past, FILE *out, size_t top)
 {
     size_t n = past->processes < SHOWN ? past->processes : SHOWN;
 
     if (n < past->processes)
-        qsort(past->process, past->processes, sizeof(*past->process), rank);
+        qsort(past->process, past->processes, sizeof(*past->process), past_rank);
     for (size_t i = 0; i < n; i++)
         process_print(out, past, past->process[i], top);
     if (n < past->processes)

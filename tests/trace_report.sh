@@ -8,21 +8,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath "${BUILD:-build}")
 lapse=$build/lapse
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-failed=0
-unset LAPSE_REPORT LAPSE_TRACE LAPSE_STACKS LD_PRELOAD
-
-good() { echo "ok: $1"; }
-bad() { echo "FAILED: $1"; failed=1; }
-skip() { echo "skip: $1: $2"; }
-# is NAME WANTED GOT
-is() {
-    if [ "$2" = "$3" ]; then good "$1"; else
-        bad "$1"; printf '  wanted: %s\n  got:    %s\n' "$2" "$3"
-    fi
-}
+. tests/helpers.sh
+unset LAPSE_TRACE LAPSE_STACKS
 # says NAME WORDS: they are in what the last status printed
 says() {
     if grep -qF -- "$2" "$tmp/out" "$tmp/err"; then good "$1"; else
