@@ -136,8 +136,9 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
 
     if (!c->handle.word) /* it is a handle: lapse_pending() need not ask */
         __builtin_unreachable();
-    /* acquire D2: `quick` after the word of lapse_pending() */
-    if (UNLIKELY(lapse_pending(c->handle) || !len ||
+    /* acquire D2: `quick` after the word of lapse_pending(). A length below 0
+     * could end, once around, in the page where it began. */
+    if (UNLIKELY(lapse_pending(c->handle) || (intptr_t)len <= 0 ||
                  MINE_SEEN(c)->id !=
                      atomic_load_explicit(&c->quick, memory_order_acquire)))
         return get_slow(c, start, len, access, out);

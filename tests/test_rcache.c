@@ -44,8 +44,10 @@ Test(rcache, refuses_what_it_cannot_do)
     got(c, 1, 1, 1);
     cr_expect_eq(lapse_rcache_get(c, unit_at(1), 0, 1, &r), -EINVAL);
     cr_expect_eq(lapse_rcache_get(c, unit_at(1), SIZE_MAX, 1, &r), -EINVAL);
+    cr_expect_eq(lapse_rcache_get(c, (char *)unit_at(1) + 64, SIZE_MAX, 1, &r),
+                 -EINVAL);
     cr_expect_eq(books.asked, 1);
-    cr_expect_eq(stats_of(c).failed, 7);
+    cr_expect_eq(stats_of(c).failed, 8);
 }
 
 static const struct {
