@@ -69,13 +69,6 @@ struct lapse_rcache {
     struct index index;
 };
 
-/* Where another thread may come between: tests let it. */
-#ifdef LAPSE_TEST_HOOKS
-void rcache_test_pause(void);
-#else
-#define rcache_test_pause() ((void)0)
-#endif
-
 /* Pushed by who invalidates under the lock, handed to gc_finish after it. */
 struct dead_list {
     struct lapse_region *first;
