@@ -55,7 +55,6 @@ struct lapse_rcache {
     int over; /* what lapse_poll said when the subscription was over */
 
     /* Without: */
-    struct region_stack gc;    /* GOING: to be deregistered */
     struct region_stack freed; /* FREE */
     _Atomic uint64_t registered, deregistered, registered_bytes;
     _Atomic uint32_t leaving; /* of `going`, those that nobody holds */
@@ -127,7 +126,6 @@ int hear_releases(struct lapse_rcache *c, struct dead_list *dead);
 void gc_finish(struct lapse_rcache *c, struct dead_list *dead);
 void gc_last_put(struct lapse_rcache *c, struct tally *t,
                  struct lapse_region *r);
-void gc_collect(struct lapse_rcache *c);
 /* With the lock. NULL: there are REGIONS_MAX. */
 struct lapse_region *gc_new_region(struct lapse_rcache *c);
 

@@ -26,6 +26,55 @@ void rcache_test_pause(void)
 
 static lapse_rcache *cache;
 static pthread_t other;
+static __thread bool is_other;
+static _Atomic bool returned;
+static sem_t began;
+
+/* The other thread is slow to deregister. */
+static void slow(void)
+{
+    if (!is_other)
+        return;
+    sem_post(&began);
+    for (int i = 0; i < 1000 && !returned; i++)
+        unit_sleep_ms(1);
+}
+
+static void *drop_one(void *arg)
+{
+    is_other = true;
+    touch(cache, unit_at(100), 1);
+    lapse_rcache_invalidate(cache, unit_at(100), 1);
+    buffer_leave();
+    return arg;
+}
+
+static void let_it_drop_one(void)
+{
+    pthread_create(&other, NULL, drop_one, NULL);
+    while (sem_wait(&began))
+        ;
+}
+
+Test(rcache_between, what_was_invalidated_is_deregistered_on_return)
+{
+    int done;
+
+    books.before_deregister = slow;
+    between = let_it_drop_one;
+    sem_init(&began, 0, 0);
+    cache = books_cache(&books, NO_TICK);
+    for (size_t i = 1; i <= 3; i++)
+        touch(cache, unit_at(i), 1);
+    pauses = 2; /* one of the three was found to be held by nobody */
+    cr_expect_eq(lapse_rcache_invalidate(cache, unit_at(1), PAGES(3)), 3);
+    done = books.deregistered; /* the other is at its own, or at one of ours */
+    returned = true;
+    pthread_join(other, NULL);
+    cr_expect_eq(done, 3, "%d of 3", done);
+    destroy(cache);
+}
+
 static pid_t ended, tried;
 
 static void *use(void *tid)
