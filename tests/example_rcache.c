@@ -34,7 +34,8 @@ static int register_region(void *addr, size_t len, unsigned access,
     (void)access;
     if (pipe(key)) /* -EAGAIN: evict, and ask again */
         return errno == EMFILE ? -EAGAIN : -errno;
-    d->registrations++, d->registered++;
+    d->registrations++;
+    d->registered++;
     fcntl(key[1], F_SETPIPE_SZ, (int)len);
     if (vmsplice(key[1], &pages, 1, SPLICE_F_NONBLOCK) == (ssize_t)len)
         return 0;
