@@ -47,9 +47,9 @@ $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
-$(filter-out %_storm,$(RCACHETEST)): $(BUILD)/liblapse-rcache.a
+$(filter-out %_storm %_between,$(RCACHETEST)): $(BUILD)/liblapse-rcache.a
 # With pauses in the narrow places.
-$(BUILD)/tests/test_rcache_storm: $(RCACHE:%=$(BUILD)/delayed/%.o)
+$(filter %_storm %_between,$(RCACHETEST)): $(RCACHE:%=$(BUILD)/delayed/%.o)
 $(BUILD)/tests/test_rcache_index: $(call objects,rcache/index rcache/cursor rcache/pieces)
 FAKECUDA := $(BUILD)/tests/libfake_cuda.so $(BUILD)/tests/libfake_cudart.so
 $(FAKECUDA): tests/lib_fake_cuda.c
