@@ -85,6 +85,11 @@ static uint64_t rings_at(void)
     return heads_at() + TRACE_RINGS * sizeof(struct trace_head);
 }
 
+static uint64_t file_bytes(void)
+{
+    return rings_at() + TRACE_RINGS * lapse_trace.ring_bytes;
+}
+
 static void set_header(struct trace_header *h, uint64_t bytes)
 {
     long len = sys(SYS_readlink, "/proc/self/exe", h->program,
@@ -113,7 +118,7 @@ static void set_header(struct trace_header *h, uint64_t bytes)
 
 static int file_new(void *at)
 {
-    uint64_t bytes = rings_at() + TRACE_RINGS * lapse_trace.ring_bytes;
+    uint64_t bytes = file_bytes();
     struct trace_header *h;
     void *map;
     int err = own_file_map(&directory, ".trace", bytes, at, &map);
@@ -196,6 +201,14 @@ static void close_held(void)
             lapse_trace.heads[i].off = TRACE_FORKED;
 }
 
+/* No file, but what this thread was writing into is written to yet: it must
+ * not be the parent's. */
+static void leave_file(struct trace_header *h)
+{
+    sys(SYS_mmap, h, file_bytes(), PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
 /* The map of segments goes through memory of our own: the new file replaces
  * the parent's in one step. */
 void trace_fork_child(void)
@@ -215,6 +228,7 @@ void trace_fork_child(void)
     memcpy(segments, (uint8_t *)h + h->segments_at, len);
     err = file_new(h);
     if (err) {
+        leave_file(h);
         warn(err);
         events_stop();
         lapse_observing &= ~(uint32_t)OBSERVE_TRACE;
