@@ -28,6 +28,7 @@
 
 struct cr_options {
     void (*init)(void);
+    void (*fini)(void);
     double timeout; /* seconds */
 };
 
@@ -107,6 +108,9 @@ cr_fail(bool fatal, const char *file, int line, const char *what,
 #define cr_expect(a, ...) CR_IS(false, a, __VA_ARGS__)
 #define cr_expect_not(a, ...) CR_NOT(false, a, __VA_ARGS__)
 #define cr_expect_null(a, ...) CR_TWO(false, a, ==, NULL, __VA_ARGS__)
+#define cr_assert_float_eq(a, b, by, ...)                                     \
+    CR_CHECK(true, #a " is " #b, (a) - (b) <= (by) && (b) - (a) <= (by),       \
+             __VA_ARGS__)
 #define cr_expect_eq(a, b, ...) CR_TWO(false, a, ==, b, __VA_ARGS__)
 #define cr_expect_neq(a, b, ...) CR_TWO(false, a, !=, b, __VA_ARGS__)
 #define cr_expect_lt(a, b, ...) CR_TWO(false, a, <, b, __VA_ARGS__)
@@ -130,6 +134,7 @@ static void cr_run(const struct cr_test *test)
     for (const struct cr_test *t = cr_first; t; t = t->next)
         if (!t->run && !strcmp(t->suite, test->suite)) {
             o.init = o.init ? o.init : t->options.init;
+            o.fini = o.fini ? o.fini : t->options.fini;
             o.timeout = o.timeout ? o.timeout : t->options.timeout;
         }
     if (o.timeout)
@@ -137,6 +142,8 @@ static void cr_run(const struct cr_test *test)
     if (o.init)
         o.init();
     test->run();
+    if (o.fini)
+        o.fini();
     exit(cr_failures ? CR_FAILED : 0);
 }
 
