@@ -127,8 +127,9 @@ static int put_event(unsigned slot, struct event_type *t, const void *event)
         return -EMSGSIZE; /* not committed: it never was */
     u->type = (uint32_t)(t - types);
     u->len = (uint32_t)len;
-    trace_commit(slot, &u->head, (uint32_t)(sizeof(*u) + len));
-    return 0;
+    return trace_commit(slot, &u->head, (uint32_t)(sizeof(*u) + len))
+               ? 0
+               : -ECHILD;
 }
 
 int lapse_event_write(lapse_event_type handle, const void *event)

@@ -29,7 +29,8 @@ int own_dir_open(struct own_dir *dir, const char *path);
 /*
  * A new file DIR/PID.N and suffix, mode 0600, of that many bytes, all zero and
  * without disk blocks, mapped shared for writing; over `at` if that is not
- * NULL. Returns 0 or -errno. No descriptor is left. Async-signal-safe.
+ * NULL. Returns 0 or -errno. No descriptor is left. For who is alone: the
+ * constructor, or a child after fork, be it in a signal handler.
  */
 int own_file_map(struct own_dir *dir, const char *suffix, uint64_t bytes,
                  void *at, void **out);

@@ -129,7 +129,8 @@ static int file_new(void *at)
     if (!trace_fill(h, sizeof(*h)) ||
         !trace_fill((uint8_t *)h + heads_at(),
                     TRACE_RINGS * sizeof(struct trace_head))) {
-        sys(SYS_munmap, map, bytes);
+        if (!at)
+            sys(SYS_munmap, map, bytes);
         return -ENOSPC;
     }
     set_header(h, bytes);
@@ -188,25 +189,37 @@ void trace_stop(void)
     __atomic_store_n(&h->ended, 1, __ATOMIC_RELEASE);
 }
 
-/* What this thread was writing into when the signal handler came that forks:
- * it will end that in the file of the child, where it makes no sense. */
-static void close_held(void)
+/* Memory that nobody reads, in the place of a file: no limit counts it until
+ * it is written to. Where even that is not to be had, all stays as it is. */
+static void put_nothing(void *at, uint64_t bytes)
 {
-    for (unsigned i = 0; i < IN_FLIGHT_SLOTS; i++)
-        if (atomic_load_explicit(&lapse_in_flight.slot[i].range,
-                                 memory_order_relaxed) &&
-            atomic_load_explicit(&lapse_in_flight.slot[i].owner,
-                                 memory_order_relaxed) ==
-                (uintptr_t)__builtin_thread_pointer())
-            lapse_trace.heads[i].off = TRACE_FORKED;
+    sys(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE,
+        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-/* No file, but what this thread was writing into is written to yet: it must
- * not be the parent's. */
-static void leave_file(struct trace_header *h)
+/* What this thread was writing into when the signal handler came, or its
+ * encode function, that forks: it writes on in the child's file, where that
+ * makes no sense (trace_commit), and needs memory there. */
+static void close_held(void)
 {
-    sys(SYS_mmap, h, file_bytes(), PROT_READ | PROT_WRITE,
-        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    uint64_t bytes = lapse_trace.ring_bytes;
+
+    for (unsigned i = 0; i < IN_FLIGHT_SLOTS; i++) {
+        struct trace_head *head = &lapse_trace.heads[i];
+        uint8_t *ring = lapse_trace.rings + i * bytes;
+
+        if (!atomic_load_explicit(&lapse_in_flight.slot[i].range,
+                                  memory_order_relaxed) ||
+            atomic_load_explicit(&lapse_in_flight.slot[i].owner,
+                                 memory_order_relaxed) !=
+                (uintptr_t)__builtin_thread_pointer())
+            continue;
+        head->off = TRACE_FORKED;
+        if (trace_fill(ring, bytes))
+            head->ready = bytes;
+        else
+            put_nothing(ring, bytes);
+    }
 }
 
 /* The map of segments goes through memory of our own: the new file replaces
@@ -228,7 +241,9 @@ void trace_fork_child(void)
     memcpy(segments, (uint8_t *)h + h->segments_at, len);
     err = file_new(h);
     if (err) {
-        leave_file(h);
+        /* what this thread was writing into is written to yet: it must not
+         * be the parent's */
+        put_nothing(h, file_bytes());
         warn(err);
         events_stop();
         lapse_observing &= ~(uint32_t)OBSERVE_TRACE;

@@ -55,11 +55,12 @@ uint64_t trace_ticks(void);
  * Room for a record in the ring of a slot that the caller holds; NULL: there
  * is none, and it was counted as lost. Of the head, all but bytes, flags and
  * turn are set. Nobody sees it before trace_commit(), which the caller owes,
- * with `used` bytes at most as many as were asked for.
+ * with `used` bytes at most as many as were asked for. False: this is a child
+ * that was forked in between, and the record its parent's.
  */
 struct trace_record *trace_reserve(unsigned slot, unsigned kind,
                                    uint32_t bytes);
-void trace_commit(unsigned slot, struct trace_record *r, uint32_t used);
+bool trace_commit(unsigned slot, struct trace_record *r, uint32_t used);
 
 struct subscriber;
 struct lapse_event;

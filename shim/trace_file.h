@@ -101,7 +101,8 @@ struct trace_head {
 enum trace_off {
     TRACE_ON,
     TRACE_FULL,  /* no memory for more of it: what is there can be read */
-    TRACE_FORKED /* its writer forked in the middle: not to be read */
+    TRACE_FORKED /* a child's whose parent forked in the middle of a record,
+                    and not used since: not to be read */
 };
 
 enum trace_kind {

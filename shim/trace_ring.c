@@ -33,11 +33,20 @@ uint32_t lapse_observing;
 /* This thread's number, asked once; another one after fork. */
 static __thread uint32_t own_tid __attribute__((tls_model("initial-exec")));
 
+/* A child made by vfork() has the memory of the thread that waits for it, and
+ * is another process: its number is not to be kept there. */
+static __attribute__((noinline)) uint32_t ask_tid(void)
+{
+    uint32_t n = (uint32_t)sys(SYS_gettid);
+
+    if ((uint32_t)sys(SYS_getpid) == lapse_trace.header->pid)
+        own_tid = n;
+    return n;
+}
+
 static uint32_t tid(void)
 {
-    if (__builtin_expect(!own_tid, 0))
-        own_tid = (uint32_t)sys(SYS_gettid);
-    return own_tid;
+    return __builtin_expect(own_tid != 0, 1) ? own_tid : ask_tid();
 }
 
 void trace_forget_tid(void)
@@ -118,6 +127,8 @@ struct trace_record *trace_reserve(unsigned slot, unsigned kind,
     bytes = (bytes + GRAIN - 1) & ~(GRAIN - 1);
     if (fork_was_raw())
         return NULL; /* the file, its count of losses too, is the parent's */
+    if (head->off == TRACE_FORKED && head->ready)
+        head->off = TRACE_ON; /* that record is over, and this a new ring */
     if (head->off)
         return lost();
     if (bytes > left)
@@ -144,18 +155,29 @@ struct trace_record *trace_reserve(unsigned slot, unsigned kind,
     return r;
 }
 
-void trace_commit(unsigned slot, struct trace_record *r, uint32_t used)
+/* A child that was forked since trace_reserve(): what it ends here is its
+ * parent's, in a ring that is the parent's too, or new. */
+static bool forked_since(const struct trace_head *head)
+{
+    return fork_was_raw() || !observing(OBSERVE_TRACE) ||
+           head->off == TRACE_FORKED;
+}
+
+bool trace_commit(unsigned slot, struct trace_record *r, uint32_t used)
 {
     struct trace_head *head = &lapse_trace.heads[slot];
     uint8_t *ring = lapse_trace.rings + slot * lapse_trace.ring_bytes;
     uint64_t mask = lapse_trace.ring_bytes - 1, end = head->end;
     uint64_t at = (uint64_t)((uint8_t *)r - ring);
 
+    if (forked_since(head))
+        return false;
     r->bytes = (used + GRAIN - 1) & ~(GRAIN - 1);
     head->next++;
     end += ((at - end) & mask) + r->bytes;
     /* release P3: pairs with the reader's acquire of `end` */
     __atomic_store_n(&head->end, end, __ATOMIC_RELEASE);
+    return true;
 }
 
 static void put_told(unsigned slot, unsigned kind, unsigned flags,

@@ -364,18 +364,19 @@ int main(int argc, char **argv)
     try("main has left, callbacks go on", told_after_main, 3, 1, 0);
     if (covered())
         try("main has left, the kernel tells on", kernel_tells, 3, 1, 0);
-    try("in a forked child too", forked, 3, 2, 0);
-    try("and in one of a thread", forked_by_thread, 3, 2, 0);
+    /* As in api_fork: its lock, and a thread that starts meanwhile. */
+    if (SANITIZED) {
+        puts("skip: forks, under a sanitizer");
+    } else {
+        try("in a forked child too", forked, 3, 2, 0);
+        try("and in one of a thread", forked_by_thread, 3, 2, 0);
+        try("a callback forks", callback_forks, 3, 2, 0);
+    }
     try("threads of ours, made at exit", used_at_exit, 3, 1, 0);
     try("threads of ours that end at exit", ended_at_exit, 3, 1, 0);
     try("made by threads of ours", made_by_ours, 10 * rounds, 1, 0);
     try("a callback ends its thread", callback_ends_thread, 3, 1, 3);
     try("a callback makes a thread", callback_makes_thread, 3, 1, 0);
-    /* As in api_fork: its lock, and a thread that starts meanwhile. */
-    if (SANITIZED)
-        puts("skip: a callback forks, under a sanitizer");
-    else
-        try("a callback forks", callback_forks, 3, 2, 0);
     try("stdio locks, as with any thread", stdio_locks, 1, 1, 0);
     return api_end();
 }

@@ -3,8 +3,11 @@
 #include "shim/trace.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,6 +18,12 @@
 #include "shim/trace_slot.h"
 #include "tests/trace_ring.h"
 #include "tests/unit.h"
+
+#ifdef __SANITIZE_THREAD__
+#define THREAD_SANITIZER 1
+#else
+#define THREAD_SANITIZER 0
+#endif
 
 static char dir[64];
 
@@ -303,29 +312,145 @@ Test(trace, raw_child_writes_nothing, .init = start, .fini = end)
     cr_expect_eq(read_ring(0).count, 1);
 }
 
-/* As a signal handler does that forks while it interrupts a writer: the child
- * ends that record into a ring that says it is not to be read. */
+/* As encode does that forks, or a signal handler that interrupts a writer: the
+ * child ends that record for nothing, and then the ring is a new one. */
 Test(trace, fork_in_the_middle_of_a_record, .init = start, .fini = end)
 {
     struct trace_slot slot;
     struct trace_record *r;
     char name[96];
+    bool good;
     unsigned n;
     pid_t pid;
 
+    put(0, 4096, 4096);
     cr_assert(trace_slot_take(&slot));
     n = trace_slot_number(&slot);
-    r = trace_reserve(n, TRACE_USER, 64);
+    r = trace_reserve(n, TRACE_USER, 4096);
     pid = fork();
-    trace_commit(n, r, 64);
+    if (!pid) {
+        const struct trace_head *head =
+            trace_ring_head(lapse_trace.header, n);
+
+        memset(r + 1, 0xff, 4096 - sizeof(*r));
+        good = head->off == TRACE_FORKED && !trace_commit(n, r, 4096) &&
+               !head->end;
+        trace_slot_give(&slot);
+        lapse_publish(unit_at(1), UNIT_PAGE);
+        _exit(good && head->off == TRACE_ON && read_ring(n).count == 1 &&
+                      !lapse_trace.header->lost
+                  ? 7
+                  : 1);
+    }
+    memset(r + 1, (uint8_t)r->number, 4096 - sizeof(*r));
+    cr_expect(trace_commit(n, r, 4096));
     trace_slot_give(&slot);
+    cr_expect_eq(child_of(pid), 7);
+    cr_expect_eq(read_ring(n).count, 2);
+    cr_expect_eq(read_ring(n).bad, 0);
+    name_of(name, sizeof(name), pid);
+    cr_expect_eq(unlink(name), 0);
+}
+
+/* What a child ends that has no file, or that fork() did not make, is not in
+ * its parent's file. by_hand: by clone(). */
+static void end_it_twice(bool by_hand)
+{
+    struct trace_record *r = trace_reserve(0, TRACE_USER, 4096);
+    uint64_t at = trace_ring_head(lapse_trace.header, 0)->end;
+    pid_t pid = by_hand ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)
+                        : fork();
+
+    if (!pid) {
+        if (!by_hand)
+            memset(r + 1, 0xff, 4096 - sizeof(*r));
+        syscall(SYS_exit_group, trace_commit(0, r, 4096) ? 1 : 7);
+    }
+    memset(r + 1, (uint8_t)r->number, 4096 - sizeof(*r));
+    cr_expect_eq(child_of(pid), 7);
+    cr_expect_eq(trace_ring_head(lapse_trace.header, 0)->end, at);
+    cr_expect(trace_commit(0, r, 4096));
+    cr_expect_eq(read_ring(0).count, 1);
+    cr_expect_eq(read_ring(0).bad, 0);
+}
+
+Test(trace, raw_child_ends_no_record, .init = start, .fini = end)
+{
+    end_it_twice(true);
+}
+
+Test(trace, child_without_a_file_ends_no_record, .init = start, .fini = end)
+{
+    char away[80];
+
+    snprintf(away, sizeof(away), "%s-away", dir);
+    cr_assert_eq(rename(dir, away), 0);
+    end_it_twice(false);
+    cr_assert_eq(rename(away, dir), 0);
+}
+
+/* With the memory of the thread that waits, and as a process of its own. */
+Test(trace, vfork_child_leaves_no_number, .init = start, .fini = end)
+{
+    pid_t pid;
+
+    if (THREAD_SANITIZER)
+        cr_skip("vfork is fork there");
+    trace_forget_tid();
+    pid = vfork();
     if (!pid) {
         lapse_publish(unit_at(1), UNIT_PAGE);
-        _exit((trace_ring_head(lapse_trace.header, n)->off == TRACE_FORKED) |
-              (int)lapse_trace.header->lost << 1);
+        _exit(7);
     }
-    cr_expect_eq(child_of(pid), 3);
-    cr_expect_eq(trace_ring_head(lapse_trace.header, n)->off, TRACE_ON);
+    cr_assert_eq(child_of(pid), 7);
+    lapse_publish(unit_at(1), UNIT_PAGE);
+    cr_expect_eq(read_ring(0).count, 2);
+    cr_expect_eq(read_ring(0).last.head.tid, syscall(SYS_gettid));
+}
+
+static volatile pid_t forked;
+
+static void fork_here(int signal)
+{
+    (void)signal;
+    forked = fork();
+    if (!forked)
+        _exit(7);
+}
+
+static int fork_on_a_small_stack(void)
+{
+    struct sigaction action = {.sa_handler = fork_here,
+                               .sa_flags = SA_ONSTACK};
+    char *guard = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
+    stack_t stack = {.ss_sp = guard + (1 << 15),
+                     .ss_size = getauxval(AT_MINSIGSTKSZ) + 3072};
+    char name[96];
+    int got;
+
+    if (mprotect(stack.ss_sp, 1 << 15, PROT_READ | PROT_WRITE) ||
+        sigaltstack(&stack, NULL) || sigaction(SIGUSR1, &action, NULL))
+        return 1;
+    raise(SIGUSR1);
+    got = child_of(forked);
+    name_of(name, sizeof(name), forked);
+    return unlink(name) ? 2 : got;
+}
+
+/* Crash handlers fork, and their stacks are small. In a child, as the loader
+ * has bound there what it calls after fork, for which it wants more. */
+Test(trace, fork_needs_little_stack, .init = start, .fini = end)
+{
+    char name[96];
+    pid_t pid;
+
+    if (THREAD_SANITIZER)
+        cr_skip("its own part of fork wants a larger stack");
+    pid = fork();
+    if (!pid)
+        _exit(fork_on_a_small_stack());
+    cr_expect_eq(child_of(pid), 7);
     name_of(name, sizeof(name), pid);
     cr_expect_eq(unlink(name), 0);
 }
