@@ -407,9 +407,9 @@ int lapse_event_register(const char *name, const char *layout,
  * Returns 0 (also without a trace); -EBADF (lapse_event_register() did not
  * give this type), -EMSGSIZE (encode had more than room), -ENOSPC (no memory
  * for it; counted in the trace), -ECHILD (in a child forked without fork's
- * handlers, or in the middle of this write). MT yes; AS yes, if encode is, also interrupting a write or an
- * encode of the same type; allocates nothing; CB yes (INLINE too); fork:
- * usable.
+ * handlers, or in the middle of this write). MT yes; AS yes, if encode is, also
+ * interrupting a write or an encode of the same type; allocates nothing; CB yes
+ * (INLINE too); fork: usable.
  */
 int lapse_event_write(lapse_event_type type, const void *event);
 
