@@ -19,6 +19,9 @@ enum inside account_observed(struct release *r, unsigned path,
 
     if (observing(OBSERVE_REPORT))
         report_caller(pc, path, bytes);
+    if (observing(OBSERVE_REPORT) && inside == INSIDE_LOADER &&
+        path == LAPSE_PATH_MUNMAP)
+        report_unloaded(start, start + bytes);
     if (observing(OBSERVE_TRACE))
         trace_release(r, start, start + bytes, path, inside, pc);
     return inside;

@@ -221,7 +221,8 @@ static void append(const struct object *o)
     bytes = (bytes + 7) & ~(size_t)7;
     fresh.segment.bytes = (uint32_t)bytes;
     if (fresh.segment.start >= fresh.segment.end ||
-        bytes > TRACE_SEGMENT_BYTES - at) {
+        bytes > TRACE_SEGMENT_BYTES - at ||
+        !trace_fill(segment_at((uint32_t)at), bytes)) {
         lost(k);
         return;
     }

@@ -47,7 +47,7 @@ static int set_up(struct lapse_rcache *c)
 
     if (!err)
         err = tallies_init(&c->tallies);
-    c->quick = c->tallies.locked ? NO_QUICK : c->id;
+    c->own.quick = c->tallies.locked ? NO_QUICK : c->id;
     c->regions = c->index.base;
     c->per_mark = c->index.per_mark;
     c->marks = c->index.shift - INDEX_MARK;
@@ -76,9 +76,10 @@ int lapse_rcache_create(const struct lapse_rcache_ops *ops,
     c = pieces_map(sizeof(*c));
     if (!c)
         return -ENOMEM;
+    pieces_wipe_on_fork(&c->own, CACHE_PAGE);
     c->ops = *ops;
     c->limits = given;
-    c->pid = getpid();
+    c->own.pid = getpid();
     /* relaxed: only has to be another one each time */
     c->id = 1 + atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed);
     c->mine = mine_offset(c->id);

@@ -8,8 +8,9 @@
  * One lock, held for no other code but lapse_poll(): no registrar, no malloc.
  * fork: a registration does not carry over, so in a child the cache is a
  * corpse. Everything but the hit looks at the process id before it touches the
- * lock (which another thread may have held); the hit sees lapse_pending(),
- * true for the subscription that the child does not have.
+ * lock (which another thread may have held); the hit looks at `quick`. Both
+ * are zero there (`own`), also in a child that fork's handlers do not know of,
+ * or that has the same process id in a namespace of its own.
  */
 #ifndef LAPSE_RCACHE_CACHE_H
 #define LAPSE_RCACHE_CACHE_H
@@ -24,25 +25,22 @@
 #include "tally.h"
 
 #define NO_QUICK UINT64_MAX /* nobody's id */
+#define CACHE_PAGE (1u << INDEX_PAGE)
 
 struct lapse_rcache {
     /* Read by every hit; written at a miss at most. */
     lapse_handle handle;
-    _Atomic uint64_t quick; /* the id; NO_QUICK while records were taken and
-                               not acted on yet; always without membarrier */
     uintptr_t mine;   /* offset of a thread's entry for us (get.c) from its
                          thread pointer */
     char *regions;    /* index.base and .per_mark, on this line */
     size_t per_mark;
     unsigned marks;   /* shift: from a region's offset to its mark's */
     _Atomic uint32_t going; /* regions that are DEAD or GOING */
-    _Atomic bool draining; /* as for `quick`, for those that are not */
     struct tallies tallies;
 
     uint64_t id; /* never used again in this process */
     struct lapse_rcache_ops ops;
     struct lapse_rcache_limits limits;
-    pid_t pid;
 
     /* With the lock held: */
     pthread_mutex_t lock __attribute__((aligned(64)));
@@ -55,7 +53,6 @@ struct lapse_rcache {
     int over; /* what lapse_poll said when the subscription was over */
 
     /* Without: */
-    struct region_stack gc;    /* GOING: to be deregistered */
     struct region_stack freed; /* FREE */
     _Atomic uint64_t registered, deregistered, registered_bytes;
     _Atomic uint32_t leaving; /* of `going`, those that nobody holds */
@@ -66,15 +63,17 @@ struct lapse_rcache {
     _Atomic uint32_t stop, wakes; /* wakes: futex of the thread */
     bool asleep; /* with the lock: the thread waits for a first region */
 
-    struct index index;
-};
+    /* A page that the kernel wipes in a forked child. */
+    struct cache_own {
+        _Atomic uint64_t quick; /* the id; NO_QUICK while records were taken
+                                   and not acted on yet; always without
+                                   membarrier */
+        _Atomic bool draining; /* as for `quick`, for those that are not */
+        pid_t pid;
+    } own __attribute__((aligned(CACHE_PAGE)));
 
-/* Where another thread may come between: tests let it. */
-#ifdef LAPSE_TEST_HOOKS
-void rcache_test_pause(void);
-#else
-#define rcache_test_pause() ((void)0)
-#endif
+    struct index index __attribute__((aligned(CACHE_PAGE)));
+};
 
 /* Pushed by who invalidates under the lock, handed to gc_finish after it. */
 struct dead_list {
@@ -83,7 +82,7 @@ struct dead_list {
 
 static inline bool cache_is_ours(const struct lapse_rcache *c)
 {
-    return c->pid == getpid();
+    return c->own.pid == getpid();
 }
 
 static inline void cache_lock(struct lapse_rcache *c)
@@ -134,7 +133,6 @@ int hear_releases(struct lapse_rcache *c, struct dead_list *dead);
 void gc_finish(struct lapse_rcache *c, struct dead_list *dead);
 void gc_last_put(struct lapse_rcache *c, struct tally *t,
                  struct lapse_region *r);
-void gc_collect(struct lapse_rcache *c);
 /* With the lock. NULL: there are REGIONS_MAX. */
 struct lapse_region *gc_new_region(struct lapse_rcache *c);
 

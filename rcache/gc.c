@@ -2,8 +2,9 @@
 /*
  * Who deregisters, and when: with no lock held, as soon as a region is DEAD
  * and held by nobody. That is right after it was invalidated, or at its last
- * put. Regions to be deregistered wait in a lock-free LIFO; whoever pushed
- * takes all and works them off before it returns.
+ * put, and by the one who won it, before he returns: nobody waits for another
+ * one's registrar, and no list of them is shared. What is free again goes onto
+ * a lock-free LIFO.
  */
 #include "cache.h"
 
@@ -21,23 +22,41 @@ static bool win(struct lapse_rcache *c, struct lapse_region *r)
         memory_order_acq_rel, memory_order_relaxed);
 }
 
+static void deregister(struct lapse_rcache *c, struct lapse_region *r)
+{
+    uintptr_t start = region_start(r), end = region_end(r);
+
+    registrar_undo(c, r);
+    if (!(c->limits.flags & LAPSE_RCACHE_BLIND))
+        lapse_unwatch(c->handle, (void *)start, end - start);
+    atomic_fetch_sub_explicit(&c->going, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&c->leaving, 1, memory_order_relaxed);
+    region_enter(r, REGION_FREE);
+    region_push(&c->freed, r);
+}
+
 void gc_finish(struct lapse_rcache *c, struct dead_list *dead)
 {
-    struct lapse_region *r = dead->first;
+    struct lapse_region *r = dead->first, *won = NULL, *next;
 
     if (r)
         tally_barrier(&c->tallies); /* T3, once for all of them */
-    for (struct lapse_region *next; r; r = next) {
+    for (; r; r = next) {
         next = r->next;
         rcache_test_pause();
         tally_unhold(&c->tallies, r->index); /* its last put may win now */
-        if (win(c, r))
-            region_push(&c->gc, r);
-        else
+        if (win(c, r)) {
+            r->next = won;
+            won = r;
+        } else {
             atomic_fetch_sub_explicit(&c->leaving, 1, memory_order_relaxed);
+        }
     }
     dead->first = NULL;
-    gc_collect(c);
+    for (; won; won = next) {
+        next = won->next;
+        deregister(c, won);
+    }
 }
 
 void gc_last_put(struct lapse_rcache *c, struct tally *t,
@@ -46,28 +65,10 @@ void gc_last_put(struct lapse_rcache *c, struct tally *t,
     if (!cache_is_ours(c))
         return;
     tally_fence(t, r->index); /* T4 */
-    if (win(c, r)) {
-        atomic_fetch_add_explicit(&c->leaving, 1, memory_order_relaxed);
-        region_push(&c->gc, r);
-    }
-    gc_collect(c);
-}
-
-void gc_collect(struct lapse_rcache *c)
-{
-    for (struct lapse_region *r; (r = region_take_all(&c->gc));)
-        for (struct lapse_region *next; r; r = next) {
-            uintptr_t start = region_start(r), end = region_end(r);
-
-            next = r->next;
-            registrar_undo(c, r);
-            if (!(c->limits.flags & LAPSE_RCACHE_BLIND))
-                lapse_unwatch(c->handle, (void *)start, end - start);
-            atomic_fetch_sub_explicit(&c->going, 1, memory_order_relaxed);
-            atomic_fetch_sub_explicit(&c->leaving, 1, memory_order_relaxed);
-            region_enter(r, REGION_FREE);
-            region_push(&c->freed, r);
-        }
+    if (!win(c, r))
+        return;
+    atomic_fetch_add_explicit(&c->leaving, 1, memory_order_relaxed);
+    deregister(c, r);
 }
 
 struct lapse_region *gc_new_region(struct lapse_rcache *c)

@@ -15,12 +15,14 @@
 /* This thread's tallies of the caches that it used last. By the id, which is
  * never used again: an entry may outlive its cache. */
 #define MINE 4
+#define NOT_MINE (NO_QUICK - 1) /* no id, and not 0, which `quick` may be */
 struct mine {
     uint64_t id;
     struct tally *tally;
 };
 static __thread struct mine mine[MINE]
-    __attribute__((tls_model("initial-exec")));
+    __attribute__((tls_model("initial-exec"))) = {
+        [0 ... MINE - 1] = {.id = NOT_MINE}};
 
 /* The same in every thread: that is what initial-exec means. */
 uintptr_t mine_offset(uint64_t id)
@@ -48,8 +50,8 @@ static struct tally *tally_of(struct lapse_rcache *c)
     struct mine *m = mine_of(c);
 
     if (m->id != c->id && cache_is_ours(c)) {
-        m->tally = tally_claim(&c->tallies, c->pid);
-        m->id = m->tally ? c->id : 0;
+        m->tally = tally_claim(&c->tallies, c->own.pid);
+        m->id = m->tally ? c->id : NOT_MINE;
     }
     return m->id == c->id ? m->tally : NULL;
 }
@@ -80,12 +82,13 @@ void region_put(struct lapse_rcache *c, struct tally *t,
         gc_last_put(c, t, r);
 }
 
-/* Nothing to be heard of, and nobody is hearing. acquire D2: `draining` after
- * the word of lapse_pending(); see hear_releases() */
+/* Nothing to be heard of, nobody is hearing, and this is no child. acquire D2:
+ * `draining` after the word of lapse_pending(); see hear_releases() */
 static inline bool settled(lapse_rcache *c)
 {
     return !lapse_pending(c->handle) &&
-           !atomic_load_explicit(&c->draining, memory_order_acquire);
+           !atomic_load_explicit(&c->own.draining, memory_order_acquire) &&
+           atomic_load_explicit(&c->own.quick, memory_order_acquire);
 }
 
 static __attribute__((noinline)) int get_slow(lapse_rcache *c,
@@ -136,10 +139,11 @@ int lapse_rcache_get(lapse_rcache *c, const void *addr, size_t len,
 
     if (!c->handle.word) /* it is a handle: lapse_pending() need not ask */
         __builtin_unreachable();
-    /* acquire D2: `quick` after the word of lapse_pending() */
-    if (UNLIKELY(lapse_pending(c->handle) || !len ||
+    /* acquire D2: `quick` after the word of lapse_pending(). A length below 0
+     * could end, once around, in the page where it began. */
+    if (UNLIKELY(lapse_pending(c->handle) || (intptr_t)len <= 0 ||
                  MINE_SEEN(c)->id !=
-                     atomic_load_explicit(&c->quick, memory_order_acquire)))
+                     atomic_load_explicit(&c->own.quick, memory_order_acquire)))
         return get_slow(c, start, len, access, out);
     list = index_near(&c->index, start);
     if (UNLIKELY(!list))
@@ -188,7 +192,7 @@ void lapse_rcache_put(lapse_rcache *c, lapse_region *r)
 
     /* relaxed: whether this thread has counters; it may be said no wrongly */
     if (UNLIKELY(MINE_SEEN(c)->id !=
-                 atomic_load_explicit(&c->quick, memory_order_relaxed))) {
+                 atomic_load_explicit(&c->own.quick, memory_order_relaxed))) {
         put_slow(c, r);
         return;
     }

@@ -61,8 +61,8 @@ int hear_releases(struct lapse_rcache *c, struct dead_list *dead)
     if (!n && !lapse_pending(c->handle))
         return 0;
     /* seq_cst D1: before the records are taken */
-    atomic_store_explicit(&c->draining, true, memory_order_seq_cst);
-    atomic_store_explicit(&c->quick, NO_QUICK, memory_order_seq_cst);
+    atomic_store_explicit(&c->own.draining, true, memory_order_seq_cst);
+    atomic_store_explicit(&c->own.quick, NO_QUICK, memory_order_seq_cst);
     do {
         if (!c->over)
             n = lapse_poll(c->handle, event, EVENTS);
@@ -76,8 +76,8 @@ int hear_releases(struct lapse_rcache *c, struct dead_list *dead)
                                           event[i].addr + event[i].len, dead);
     } while (n == EVENTS);
     /* release D1: what was done, for who sees it cleared */
-    atomic_store_explicit(&c->draining, false, memory_order_release);
+    atomic_store_explicit(&c->own.draining, false, memory_order_release);
     if (!c->tallies.locked)
-        atomic_store_explicit(&c->quick, c->id, memory_order_release);
+        atomic_store_explicit(&c->own.quick, c->id, memory_order_release);
     return n < 0 ? n : 0;
 }

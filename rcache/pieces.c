@@ -100,6 +100,14 @@ void *pieces_map_large(size_t bytes)
     return p;
 }
 
+void pieces_wipe_on_fork(void *p, size_t bytes)
+{
+    int err = errno;
+
+    madvise(p, bytes, MADV_WIPEONFORK); /* Linux 4.14 */
+    errno = err;
+}
+
 static int grow(struct pieces *s)
 {
     size_t bytes = s->bytes ? HUGE : CHUNK_LEAST;

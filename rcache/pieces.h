@@ -35,6 +35,8 @@ void *pieces_map(size_t bytes);
 void *pieces_map_large(size_t bytes);
 /* The first 2 MiB of such, too. */
 void pieces_make_huge(void *p);
+/* A forked child finds zeroes there, if the kernel can do that. */
+void pieces_wipe_on_fork(void *p, size_t bytes);
 void pieces_unmap(void *p, size_t bytes);
 
 #endif

@@ -44,7 +44,7 @@ struct lapse_region {
     _Atomic uint32_t access;
     /* With the lock held, or by its only owner: */
     union {
-        struct lapse_region *next; /* of one list: makers, dead, gc, free */
+        struct lapse_region *next; /* of one list: makers, dead, free */
         uint32_t place;            /* LIVE: in the lru */
     };
     union {
@@ -128,7 +128,7 @@ static inline void region_push(struct region_stack *s, struct lapse_region *r)
 
 static inline struct lapse_region *region_take_all(struct region_stack *s)
 {
-    /* relaxed: empty now is empty; who pushed meanwhile takes it himself */
+    /* relaxed: empty now is empty; what is pushed meanwhile comes next time */
     if (!atomic_load_explicit(&s->top, memory_order_relaxed))
         return NULL;
     /* acquire K2: pairs with K1 */

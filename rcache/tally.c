@@ -59,22 +59,40 @@ static bool dead(pid_t pid, pid_t tid)
     return gone;
 }
 
+static pid_t tid_of(uint64_t owner)
+{
+    return (pid_t)(uint32_t)owner;
+}
+
+/* Each claim counts, in the upper half: a thread that ended may have been
+ * followed, since we asked for it, by one of the same tid that claimed this.
+ * acquire: after the last owner, and who took it from him */
+static bool take(struct tally *t, uint64_t owner, pid_t self)
+{
+    uint64_t claim = ((owner >> 32) + 1) << 32 | (uint32_t)self;
+
+    return atomic_compare_exchange_strong_explicit(
+        &t->owner, &owner, claim, memory_order_acq_rel, memory_order_relaxed);
+}
+
 static struct tally *find(struct tallies *all, pid_t pid, pid_t self)
 {
     struct tally *t = atomic_load_explicit(&all->first, memory_order_acquire);
     struct tally *begin = t;
 
-    for (; t; t = t->next)
-        if (atomic_load_explicit(&t->owner, memory_order_relaxed) == self)
-            return t;
-    for (t = begin; t; t = t->next) {
-        pid_t owner = atomic_load_explicit(&t->owner, memory_order_relaxed);
+    for (; t; t = t->next) {
+        uint64_t owner = atomic_load_explicit(&t->owner, memory_order_relaxed);
 
-        /* acquire: after the last owner, and who took it from him */
-        if (dead(pid, owner) &&
-            atomic_compare_exchange_strong_explicit(&t->owner, &owner, self,
-                                                    memory_order_acq_rel,
-                                                    memory_order_relaxed))
+        if (tid_of(owner) == self && take(t, owner, self))
+            return t;
+    }
+    for (t = begin; t; t = t->next) {
+        uint64_t owner = atomic_load_explicit(&t->owner, memory_order_relaxed);
+
+        if (!dead(pid, tid_of(owner)))
+            continue;
+        rcache_test_pause();
+        if (take(t, owner, self))
             return t;
     }
     return NULL;
@@ -92,7 +110,7 @@ struct tally *tally_claim(struct tallies *all, pid_t pid)
         return NULL;
     if (atomic_load_explicit(&all->many, memory_order_relaxed))
         pieces_make_huge(t);
-    atomic_store_explicit(&t->owner, self, memory_order_relaxed);
+    atomic_store_explicit(&t->owner, (uint32_t)self, memory_order_relaxed);
     t->next = atomic_load_explicit(&all->first, memory_order_relaxed);
     /* seq_cst: before the first count, as the look at `first` in a sum comes
      * after DEAD (T1) */

@@ -45,7 +45,7 @@ _Static_assert(sizeof(struct tally_mark) == 16, "index_mark() knows this");
  * counts behind, and the next new one takes them over. */
 struct tally {
     struct tally *next;
-    _Atomic pid_t owner;
+    _Atomic uint64_t owner; /* claims (32), tid (32) */
     /* Written by every hit: not at a place of its page at which the cache (or
      * another tally) has what every hit reads. */
     _Atomic uint64_t hits __attribute__((aligned(2048)));
@@ -102,6 +102,12 @@ void rcache_test_barrier(void); /* of all threads' */
 #else
 #define rcache_test_fence() ((void)0)
 #define rcache_test_barrier() ((void)0)
+#endif
+/* And another thread may come between where this stands. */
+#ifdef LAPSE_TEST_HOOKS
+void rcache_test_pause(void);
+#else
+#define rcache_test_pause() ((void)0)
 #endif
 
 /*

@@ -10,6 +10,7 @@
 #include "audit.h"
 #include "json.h"
 #include "symbols.h"
+#include "text.h"
 
 /* Offset in the file to address as objdump shows it; false: not an ELF file. */
 static bool elf_address(const char *path, uint64_t offset, uint64_t *address)
@@ -53,28 +54,6 @@ static struct place place_of(const struct audit_finding *finding)
     return place;
 }
 
-/* Names are the program's: they must not drive the terminal. */
-static void put_text(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        putc(c < 0x20 || c == 0x7f ? '?' : c, out);
-    }
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void print_finding(FILE *out, const struct audit_finding *finding)
 {
     struct place place = place_of(finding);
@@ -82,18 +61,18 @@ static void print_finding(FILE *out, const struct audit_finding *finding)
     fprintf(out, "  %9" PRIu64 " %-16s  ", finding->count,
             finding->call->name);
     if (finding->module) {
-        put_text(out, base_name(finding->module));
+        put_name(out, base_name(finding->module));
         fprintf(out, "+0x%" PRIx64, place.offset);
     } else {
         fprintf(out, "code of no file, first at 0x%" PRIx64, place.offset);
     }
     if (place.symbol) {
         fputs(" (", out);
-        put_text(out, place.symbol);
+        put_name(out, place.symbol);
         putc(')', out);
     }
     fputs(" in ", out);
-    put_text(out, base_name(finding->program));
+    put_name(out, base_name(finding->program));
     fprintf(out, " (pid %d)\n", (int)finding->pid);
 }
 
@@ -118,7 +97,7 @@ static void print_blinds(const struct audit *audit, FILE *out)
         fprintf(out, "  %9" PRIu64 " call%s in %" PRIu64 " process%s of ",
                 b->count, plural(b->count), b->processes,
                 b->processes == 1 ? "" : "es");
-        put_text(out, b->program);
+        put_name(out, b->program);
         fputs(", where the library is not loaded\n", out);
     }
 }
@@ -143,7 +122,7 @@ static void print_notes(const struct audit *audit, FILE *out)
 void audit_print(struct audit *audit, FILE *out, size_t top, char **command)
 {
     fputs("lapse: ", out);
-    put_text(out, base_name(command[0]));
+    put_name(out, base_name(command[0]));
     if (audit->unseen)
         fprintf(out, ": %" PRIu64 " of %" PRIu64 " call%s that can release "
                 "memory %s not seen", audit->unseen,

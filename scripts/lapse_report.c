@@ -153,7 +153,8 @@ static void caller_print(FILE *out, const struct caller *caller)
                 : "?",
             human(caller->seen.bytes, bytes));
     if (!caller->module) {
-        fprintf(out, "0x%" PRIx64 "\n", caller->seen.pc);
+        fprintf(out, "0x%" PRIx64 "%s\n", caller->seen.pc,
+                caller->gone ? " (a module that was unloaded)" : "");
         return;
     }
     base = strrchr(caller->module, '/');

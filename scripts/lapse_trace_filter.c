@@ -186,7 +186,8 @@ bool filter_passes(const struct trace_filter *f, struct source *s)
         return false;
     if (record->kind > TRACE_RELEASE && record->kind < TRACE_USER)
         return (!f->reasons ||
-                (told->reason < 32 && f->reasons >> told->reason & 1)) &&
+                (record->kind <= TRACE_OVERFLOW && told->reason < 32 &&
+                 f->reasons >> told->reason & 1)) &&
                range_passes(f, told->start, told->end);
     return !f->reasons && !f->sized && !f->placed;
 }

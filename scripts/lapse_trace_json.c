@@ -71,8 +71,10 @@ static void put_told(FILE *out, const struct trace_told *told)
 {
     put_range(out, told->start, told->end);
     fprintf(out, ",\"seq\":%" PRIu64 ",\"subscriber\":%" PRIu32
-            ",\"reason\":\"%s\"", told->seq, told->subscriber,
-            trace_reason_name(told->reason));
+            ",\"reason\":", told->seq, told->subscriber);
+    json_string_or_null(out, told->head.kind <= TRACE_OVERFLOW
+                                 ? trace_reason_name(told->reason)
+                                 : NULL);
     if (told->head.kind == TRACE_DELIVER)
         fprintf(out, ",\"open\":%s",
                 told->head.flags & TRACE_EVENT_OPEN ? "true" : "false");

@@ -8,6 +8,7 @@
 #include "lapse_trace.h"
 #include "reports.h"
 #include "symbols.h"
+#include "text.h"
 
 /* Whether the file of a segment is the one that was loaded: asked once. */
 static bool file_is_its(const struct trace_segment *segment)
@@ -36,16 +37,6 @@ struct place place_of(struct trace *t, uint64_t pc, uint64_t ticks)
     if (file_is_its(p.segment))
         p.symbol = symbols_find(p.segment->name, p.offset - 1);
     return p;
-}
-
-/* Names and paths are the program's: they must not drive the terminal. */
-static void put_text(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        putc(c < 0x20 || c == 0x7f ? '?' : c, out);
-    }
 }
 
 static void put_range(FILE *out, uint64_t start, uint64_t end)
@@ -86,7 +77,6 @@ static void put_release(FILE *out, struct source *s,
 {
     struct place p = place_of(s->trace, r->pc, r->head.ticks);
     const struct told *told = &s->told[s->ring];
-    const char *base;
 
     fprintf(out, " %s %s", reports_path_name(r->path),
             trace_reason_name(r->reason));
@@ -99,13 +89,12 @@ static void put_release(FILE *out, struct source *s,
         fprintf(out, " by 0x%" PRIx64, r->pc);
         return;
     }
-    base = strrchr(p.segment->name, '/');
     fputs(" by ", out);
-    put_text(out, base && base[1] ? base + 1 : p.segment->name);
+    put_name(out, base_name(p.segment->name));
     fprintf(out, "+0x%" PRIx64, p.offset);
     if (p.symbol) {
         fputs(" (", out);
-        put_text(out, p.symbol);
+        put_name(out, p.symbol);
         putc(')', out);
     }
 }
@@ -116,7 +105,7 @@ static void put_event(FILE *out, struct source *s, const struct trace_user *u)
 
     putc(' ', out);
     if (type)
-        put_text(out, type->name);
+        put_name(out, type->name);
     else
         fprintf(out, "type %" PRIu32, u->type);
     trace_print_event(out, u, type, false);
@@ -143,7 +132,11 @@ void trace_print(FILE *out, struct source *s, uint64_t zero)
         fprintf(out, " to %" PRIu32, told->subscriber);
         if (record->kind <= TRACE_OVERFLOW)
             fprintf(out, " %s", trace_reason_name(told->reason));
-        put_range(out, told->start, told->end);
+        if (record->kind == TRACE_UNWATCH && !told->start &&
+            told->end == UINT64_MAX)
+            fputs(" all, as the subscription ends", out);
+        else
+            put_range(out, told->start, told->end);
         if (told->seq)
             fprintf(out, " seq %" PRIu64, told->seq);
         if (record->kind == TRACE_DELIVER && record->flags & TRACE_EVENT_OPEN)
@@ -158,7 +151,7 @@ void trace_print_summary(FILE *out, struct source *s)
 {
     const struct trace_header *h = trace_head(s->trace);
 
-    put_text(out, h->name);
+    put_name(out, h->name);
     fprintf(out, " (pid %" PRIu32 "): %" PRIu64 " records", h->pid,
             trace_read(s->trace));
     for (unsigned i = 0; i < TRACE_USER + 1; i++)

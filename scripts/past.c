@@ -384,3 +384,13 @@ void past_free(struct past *past)
     free(past->by_frame.slot);
     free(past->by_stack.slot);
 }
+
+int past_rank(const void *left, const void *right)
+{
+    const struct past_process *a = *(struct past_process *const *)left;
+    const struct past_process *b = *(struct past_process *const *)right;
+
+    if (a->sum.count != b->sum.count)
+        return a->sum.count > b->sum.count ? -1 : 1;
+    return a->begin < b->begin ? -1 : a->begin > b->begin;
+}

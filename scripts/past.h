@@ -114,6 +114,7 @@ struct past_process {
     char *file;
     uint64_t begin, last; /* ns of the start of the trace, of its last event */
     uint64_t read, overwritten, damaged;
+    uint64_t unread; /* stacks: what copied them is not in its file any more */
     uint64_t complete; /* ns: from then on no ring was overwritten */
     struct past_event *event;
     size_t events, room;
@@ -214,5 +215,9 @@ void past_json(struct past *past, FILE *out, size_t top);
 void past_folded(const struct past *past, FILE *out, enum past_by by);
 void past_perfetto(const struct past *past, FILE *out);
 void past_picture(struct past *past, FILE *out, size_t top);
+
+/* For qsort() of pointers to processes: those that release most come first,
+ * then those that began first. */
+int past_rank(const void *left, const void *right);
 
 #endif

@@ -265,22 +265,12 @@ static void put_process(const struct past *past, struct past_process *process,
     put_callers(out, past, process, top);
 }
 
-static int rank(const void *left, const void *right)
-{
-    const struct past_process *a = *(struct past_process *const *)left;
-    const struct past_process *b = *(struct past_process *const *)right;
-
-    if (a->sum.count != b->sum.count)
-        return a->sum.count > b->sum.count ? -1 : 1;
-    return a->begin < b->begin ? -1 : a->begin > b->begin;
-}
-
 void past_picture(struct past *past, FILE *out, size_t top)
 {
     size_t n = past->processes < SHOWN ? past->processes : SHOWN;
 
     if (past->processes)
-        qsort(past->process, past->processes, sizeof(*past->process), rank);
+        qsort(past->process, past->processes, sizeof(*past->process), past_rank);
     fprintf(out,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta "
             "charset=\"utf-8\"><title>lapse report</title>\n<style>%s"

@@ -211,6 +211,12 @@ static void counts(FILE *out, const struct past_process *process)
         fprintf(out, ", %" PRIu64 " without stack\n", head->stackless);
     else
         fputs("; stacks were not asked for\n", out);
+    if (process->unread)
+        fprintf(out,
+                "  %" PRIu64 " stack%s cannot be read: the file of the library "
+                "that copied %s is gone\n    or another one now\n",
+                process->unread, plural(process->unread),
+                process->unread == 1 ? "it" : "them");
     if (process->complete > process->begin)
         fprintf(out, "  none of the last %s was overwritten\n",
                 duration(process->last - process->complete, span));
@@ -268,22 +274,12 @@ static void total(FILE *out, const struct past *past)
     table(out, by, &sum);
 }
 
-static int rank(const void *left, const void *right)
-{
-    const struct past_process *a = *(struct past_process *const *)left;
-    const struct past_process *b = *(struct past_process *const *)right;
-
-    if (a->sum.count != b->sum.count)
-        return a->sum.count > b->sum.count ? -1 : 1;
-    return a->begin < b->begin ? -1 : a->begin > b->begin;
-}
-
 void past_print(struct past *past, FILE *out, size_t top)
 {
     size_t n = past->processes < SHOWN ? past->processes : SHOWN;
 
     if (n < past->processes)
-        qsort(past->process, past->processes, sizeof(*past->process), rank);
+        qsort(past->process, past->processes, sizeof(*past->process), past_rank);
     for (size_t i = 0; i < n; i++)
         process_print(out, past, past->process[i], top);
     if (n < past->processes)

@@ -60,8 +60,8 @@ static uint32_t stack_of_pc(struct past *past, struct trace *trace,
     return past_stack(past, &frame, 1, false, true);
 }
 
-static uint32_t stack_of(struct past *past, struct trace *trace,
-                         const struct trace_record *record)
+static uint32_t stack_of(struct past *past, struct past_process *process,
+                         struct trace *trace, const struct trace_record *record)
 {
     struct frame frames[UNWIND_FRAMES];
     uint32_t index[UNWIND_FRAMES];
@@ -70,8 +70,10 @@ static uint32_t stack_of(struct past *past, struct trace *trace,
 
     if (record->flags & TRACE_HAS_STACK)
         n = unwind(trace, record, frames, &end);
-    if (!n)
+    if (!n) {
+        process->unread += !!(record->flags & TRACE_HAS_STACK);
         return stack_of_pc(past, trace, (const void *)record);
+    }
     for (size_t i = 0; i < n; i++)
         index[i] = frame_at(past, frames[i].pc, frames[i].segment, i > 0,
                             frames[i].symbol);
@@ -121,7 +123,7 @@ static void take_one(struct past *past, struct past_process *process,
 
     if (record->kind == TRACE_RELEASE &&
         record->bytes >= sizeof(struct trace_release))
-        stack = stack_of(past, trace, record);
+        stack = stack_of(past, process, trace, record);
     if (record->kind == TRACE_USER &&
         record->bytes >= sizeof(struct trace_user))
         type_count(process, trace, ((const struct trace_user *)record)->type);

@@ -151,7 +151,8 @@ static void count(struct past_process *process, const struct past_event *e)
         s->watches++;
         break;
     case TRACE_UNWATCH:
-        s->unwatches++;
+        if (e->start || e->end != UINT64_MAX) /* else it unsubscribed */
+            s->unwatches++;
         break;
     }
 }

@@ -63,6 +63,8 @@ static void caller_locate(struct caller *caller, const char *modules)
     uint64_t pc = caller->seen.pc, best = 0;
     const char *path = NULL;
 
+    if (caller->gone)
+        return;
     for (const char *line = modules; *line;) {
         const char *end = strchrnul(line, '\n');
         char *rest;
@@ -101,17 +103,24 @@ static void process_fill_callers(struct process *process,
 {
     process->modules =
         text_copy(report->modules, report->modules_len, REPORT_TEXT);
-    process->caller = calloc(REPORT_CALLERS, sizeof(*process->caller));
+    process->caller = calloc(2 * REPORT_CALLERS, sizeof(*process->caller));
     for (size_t i = 0; process->caller && i < REPORT_CALLERS; i++) {
-        struct caller *caller = &process->caller[process->callers];
+        const struct report_caller *seen = &report->callers[i];
 
-        if (!report->callers[i].pc || !report->callers[i].count)
+        if (!seen->pc)
             continue;
-        caller->seen = report->callers[i];
-        if (process->modules)
-            caller_locate(caller, process->modules);
-        process->callers++;
+        if (seen->gone_count) {
+            struct caller *gone = &process->caller[process->callers++];
+
+            *gone = (struct caller){.seen = *seen, .gone = true};
+            gone->seen.count = seen->gone_count;
+            gone->seen.bytes = seen->gone_bytes;
+        }
+        if (seen->count)
+            process->caller[process->callers++].seen = *seen;
     }
+    for (size_t i = 0; process->modules && i < process->callers; i++)
+        caller_locate(&process->caller[i], process->modules);
     if (process->callers)
         qsort(process->caller, process->callers, sizeof(*process->caller),
               caller_order);

@@ -15,6 +15,7 @@ struct caller {
     struct report_caller seen;
     char *module;    /* path of the file, NULL when unknown */
     uint64_t offset; /* address as in the file; of use with a module only */
+    bool gone;       /* of a module that was unloaded: it is not known which */
 };
 
 struct process {

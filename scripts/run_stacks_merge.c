@@ -97,7 +97,8 @@ static bool stack_is(const struct stack *s, uint64_t hash, unsigned path,
 
 static struct stack *stack_new(const struct frame *frames, size_t n)
 {
-    struct stack *stack = calloc(1, sizeof(*stack) + n * sizeof(stack->frame[0]));
+    struct stack *stack =
+        calloc(1, sizeof(*stack) + n * sizeof(stack->frame[0]));
 
     if (!stack)
         return NULL;

@@ -2,6 +2,7 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 void put_text(FILE *out, const char *text, size_t length)
 {
@@ -10,6 +11,18 @@ void put_text(FILE *out, const char *text, size_t length)
 
         putc(c < 0x20 || c == 0x7f ? '?' : c, out);
     }
+}
+
+void put_name(FILE *out, const char *name)
+{
+    put_text(out, name, strlen(name));
+}
+
+const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash && slash[1] ? slash + 1 : path;
 }
 
 const char *plural(uint64_t n)

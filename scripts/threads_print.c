@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "text.h"
 #include "threads_print.h"
 
 static void choose(struct remote *r, struct remote_thread *t, bool *shown)
@@ -47,23 +48,6 @@ bool stacks_circle(struct remote *r, size_t i, bool *perhaps)
     return false;
 }
 
-/* Names are the process's: they must not drive the terminal. */
-static void put_text(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        putc(c < 0x20 || c == 0x7f ? '?' : c, out);
-    }
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 static const char *state_name(char state)
 {
     switch (state) {
@@ -90,7 +74,7 @@ static void print_places(const struct remote_thread *t, FILE *out)
         const struct remote_place *p = &t->place[i];
 
         fputs(i ? " > " : "  in ", out);
-        put_text(out, p->function ? p->function : "?");
+        put_name(out, p->function ? p->function : "?");
         fprintf(out, " (%s", remote_kind_name(p->kind));
         if (p->subscriber >= 0)
             fprintf(out, ", subscriber %d", p->subscriber);
@@ -106,12 +90,12 @@ static void print_frame(const struct remote_frame *f, size_t i, FILE *out)
 {
     fprintf(out, "    #%-3zu ", i);
     if (f->symbol) {
-        put_text(out, f->symbol);
+        put_name(out, f->symbol);
         putc(' ', out);
     }
     if (f->module) {
         putc('(', out);
-        put_text(out, base_name(f->module->name));
+        put_name(out, base_name(f->module->name));
         fprintf(out, "+0x%" PRIx64 ")\n", f->offset);
     } else {
         fprintf(out, "0x%" PRIx64 "\n", f->pc);
@@ -123,13 +107,13 @@ static void print_thread(const struct remote_thread *t, size_t top, FILE *out)
     size_t n = t->frames < top ? t->frames : top;
 
     fprintf(out, "thread %d \"", (int)t->tid);
-    put_text(out, t->name);
+    put_name(out, t->name);
     fprintf(out, "\", %s\n", state_name(t->state));
     print_places(t, out);
     if (t->wait.text[0]) {
         fputs(t->wait.kind == WAITS_IN_CALL ? "  is in the call "
                                             : "  waits for ", out);
-        put_text(out, t->wait.text);
+        put_name(out, t->wait.text);
         putc('\n', out);
     }
     if (!t->taken)
@@ -162,7 +146,7 @@ void threads_print(struct remote *r, const struct stacks_request *request,
 {
     bool perhaps;
 
-    put_text(out, r->name);
+    put_name(out, r->name);
     fprintf(out, " (pid %d), %zu thread%s\n", (int)r->pid, r->threads,
             r->threads == 1 ? "" : "s");
     for (size_t i = 0; i < r->threads; i++)

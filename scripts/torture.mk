@@ -17,8 +17,10 @@ $(BUILD)/torture-library.so: $(BUILD)/scripts/lib_torture.o
 
 # Of each phase of the deadlock and the cache; the rest goes by counts.
 SECONDS ?= 60
-torture: $(BUILD)/torture $(BUILD)/tests/step $(BUILD)/tests/fuzz_api model
+torture: $(BUILD)/torture $(BUILD)/tests/step $(BUILD)/tests/fuzz_api model \
+    $(BUILD)/lapse $(BUILD)/zoo_subscriber.so
 	$(Q)$(BUILD)/tests/step
 	$(Q)for seed in 1 2 3; do $(BUILD)/tests/fuzz_api 10000000 $$seed || exit 1; done
 	$(Q)$(BUILD)/torture deadlock --seconds $(SECONDS)
 	$(Q)$(BUILD)/torture rcache --seconds $(SECONDS)
+	$(Q)BUILD=$(BUILD) scripts/zoo

@@ -26,6 +26,7 @@ struct stack {
     const uint8_t *memory;
     const struct trace_segment *segment; /* of the last address looked up */
     const struct unwind_file *file;      /* its; NULL: none that fits */
+    bool describing;                     /* libunwind reads tables */
     bool failed;                         /* to find what describes the code */
     enum unwind_end why;
     bool beyond; /* some memory was wanted that is not there */
@@ -58,8 +59,10 @@ static int find_proc_info(unw_addr_space_t as, unw_word_t ip,
             di.u.rti.table_data = s->segment->bias + s->file->table;
             /* in words; a pair is one */
             di.u.rti.table_len = s->file->entries;
+            s->describing = true;
             ret = UNW_OBJ(dwarf_search_unwind_table)(as, ip, &di, pi, need,
                                                      arg);
+            s->describing = false;
         }
     }
     s->failed |= ret < 0;
@@ -120,6 +123,13 @@ static int access_mem(unw_addr_space_t as, unw_word_t address,
     }
     if (find_segment(s, address) && s->file && read_file(s, address, value))
         return 0;
+    /* Where code has cleanups (C++), its table names the personality routine
+     * by a word that the loader writes. libunwind wants that word for all
+     * code, and uses it when it throws, which nobody does here. */
+    if (s->describing && s->segment) {
+        *value = 0;
+        return 0;
+    }
     s->beyond = true;
     return -UNW_EINVAL;
 }

@@ -54,7 +54,7 @@ static void turn_drop(struct subscriber *s)
 {
     atomic_store_explicit(&s->deliverer, 0, memory_order_release);
     atomic_fetch_add_explicit(&s->deliverer_turn, 1, memory_order_release);
-    sys(SYS_futex, &s->deliverer_turn, FUTEX_WAKE_PRIVATE, INT32_MAX);
+    futex_wake(&s->deliverer_turn, INT32_MAX);
 }
 
 static void call_back(struct subscriber *s, const struct lapse_event *events,

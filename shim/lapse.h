@@ -408,8 +408,8 @@ int lapse_event_register(const char *name, const char *layout,
  * give this type), -EMSGSIZE (encode had more than room), -ENOSPC (no memory
  * for it; counted in the trace), -ECHILD (in a child forked without fork's
  * handlers, or in the middle of this write). MT yes; AS yes, if encode is, also
- * interrupting a write or an encode of the same type; allocates nothing; CB
- * yes (INLINE too); fork: usable.
+ * interrupting a write or an encode of the same type; allocates nothing; CB yes
+ * (INLINE too); fork: usable.
  */
 int lapse_event_write(lapse_event_type type, const void *event);
 

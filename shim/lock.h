@@ -30,6 +30,13 @@ static inline uintptr_t thread_self(void)
     return (uintptr_t)__builtin_thread_pointer();
 }
 
+/* Nobody looks again who sleeps and was not woken: so twice, if it fails. */
+static inline void futex_wake(const volatile void *word, int n)
+{
+    if (sys(SYS_futex, word, FUTEX_WAKE_PRIVATE, n) < 0)
+        sys(SYS_futex, word, FUTEX_WAKE_PRIVATE, n);
+}
+
 /* Returns 0, or -EDEADLK when this very thread holds it. */
 static inline int lock_take(struct lock *l)
 {
@@ -69,7 +76,7 @@ static inline void lock_drop(struct lock *l)
      * look at waiters (Dekker with L3) */
     atomic_store_explicit(&l->owner, 0, memory_order_seq_cst);
     if (atomic_load_explicit(&l->waiters, memory_order_seq_cst))
-        sys(SYS_futex, &l->owner, FUTEX_WAKE_PRIVATE, 1);
+        futex_wake(&l->owner, 1);
 }
 
 static inline _Bool lock_mine(struct lock *l)

@@ -14,7 +14,6 @@
 
 /* Names that tell our files of one pid apart. */
 #define FILES_MAX 10000
-#define SUFFIX_MAX 16
 
 static void put_number(char **p, unsigned long n)
 {
@@ -34,16 +33,17 @@ static int make_absolute(struct own_dir *dir, const char *path)
     size_t len = strlen(path), at = 0;
 
     if (path[0] != '/') {
-        long n = sys(SYS_getcwd, dir->path, sizeof(dir->path));
+        long n = sys(SYS_getcwd, dir->path, OWN_PATH_MAX);
 
         if (n < 0)
             return (int)n;
         at = (size_t)n - 1;
         dir->path[at++] = '/';
     }
-    if (at + len >= sizeof(dir->path))
+    if (at + len >= OWN_PATH_MAX)
         return -ENAMETOOLONG;
     memcpy(dir->path + at, path, len + 1);
+    dir->length = at + len;
     return 0;
 }
 
@@ -75,16 +75,10 @@ int own_dir_open(struct own_dir *dir, const char *path)
     return err ? err : check(dir->path);
 }
 
-/* The name is not on the stack: a handler may fork on one that is small. Who
- * comes here is alone, in a constructor or a forked child. */
-static long file_new(const struct own_dir *dir, const char *suffix)
+static long file_new(struct own_dir *dir, const char *suffix)
 {
-    static char name[sizeof(dir->path) + 48 + SUFFIX_MAX];
-    size_t len = strlen(dir->path);
-
-    memcpy(name, dir->path, len);
     for (unsigned n = 0; n < FILES_MAX; n++) {
-        char *p = name + len;
+        char *p = dir->path + dir->length;
         long fd;
 
         *p++ = '/';
@@ -92,7 +86,7 @@ static long file_new(const struct own_dir *dir, const char *suffix)
         *p++ = '.';
         put_number(&p, n);
         strcpy(p, suffix);
-        fd = sys(SYS_openat, AT_FDCWD, name,
+        fd = sys(SYS_openat, AT_FDCWD, dir->path,
                  O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd != -EEXIST)
             return fd;
@@ -109,7 +103,7 @@ static int may_be_made(uint64_t bytes)
            limit.rlim_cur >= bytes;
 }
 
-int own_file_map(const struct own_dir *dir, const char *suffix, uint64_t bytes,
+int own_file_map(struct own_dir *dir, const char *suffix, uint64_t bytes,
                  void *at, void **out)
 {
     long fd, err, addr = 0;

@@ -6,10 +6,17 @@
 #ifndef LAPSE_OWN_FILE_H
 #define LAPSE_OWN_FILE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
+#define OWN_PATH_MAX 4096
+#define OWN_NAME_MAX 64
+
+/* Names are made in here, as a handler that forks may have little stack. So
+ * not for two threads at once. */
 struct own_dir {
-    char path[4096]; /* absolute */
+    size_t length;
+    char path[OWN_PATH_MAX + OWN_NAME_MAX]; /* absolute; then a name */
 };
 
 /*
@@ -25,7 +32,7 @@ int own_dir_open(struct own_dir *dir, const char *path);
  * NULL. Returns 0 or -errno. No descriptor is left. For who is alone: the
  * constructor, or a child after fork, be it in a signal handler.
  */
-int own_file_map(const struct own_dir *dir, const char *suffix, uint64_t bytes,
+int own_file_map(struct own_dir *dir, const char *suffix, uint64_t bytes,
                  void *at, void **out);
 
 #endif

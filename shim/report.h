@@ -15,7 +15,7 @@
 #include "lapse.h"
 #include "observe.h"
 
-#define REPORT_MAGIC 0x31657370616cull /* "lapse1" */
+#define REPORT_MAGIC 0x32657370616cull /* "lapse2" */
 #define REPORT_TALLIES 1024            /* = IN_FLIGHT_SLOTS */
 #define REPORT_CALLERS 512             /* power of two */
 #define REPORT_TEXT 32768
@@ -56,6 +56,9 @@ struct report_caller {
     uint64_t path; /* enum lapse_path */
     uint64_t count;
     uint64_t bytes;
+    /* by a module that was there before and was unloaded */
+    uint64_t gone_count;
+    uint64_t gone_bytes;
 };
 
 struct report {
@@ -94,5 +97,7 @@ void report_fork_child(void);
 void report_warn(const char *line);
 /* A release came from the code before pc. Lock-free. */
 void report_caller(uint64_t pc, unsigned path, uint64_t bytes);
+/* The loader unmaps that: what comes there later is other code. Lock-free. */
+void report_unloaded(uint64_t start, uint64_t end);
 
 #endif

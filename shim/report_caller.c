@@ -28,3 +28,21 @@ void report_caller(uint64_t pc, unsigned path, uint64_t bytes)
     }
     __atomic_fetch_add(&lapse_report->callers_lost, 1, __ATOMIC_RELAXED);
 }
+
+void report_unloaded(uint64_t start, uint64_t end)
+{
+    for (unsigned i = 0; i < REPORT_CALLERS; i++) {
+        struct report_caller *c = &lapse_report->callers[i];
+        /* relaxed: the code there runs no more, and its sums are as above */
+        uint64_t pc = __atomic_load_n(&c->pc, __ATOMIC_RELAXED);
+
+        if (!pc || pc - 1 < start || pc - 1 >= end)
+            continue;
+        __atomic_fetch_add(&c->gone_count,
+                           __atomic_exchange_n(&c->count, 0, __ATOMIC_RELAXED),
+                           __ATOMIC_RELAXED);
+        __atomic_fetch_add(&c->gone_bytes,
+                           __atomic_exchange_n(&c->bytes, 0, __ATOMIC_RELAXED),
+                           __ATOMIC_RELAXED);
+    }
+}

@@ -9,18 +9,20 @@
  * hangs on its value (glibc 2.34 to 2.42). In what follows N is the number of
  * threads that are counted rightly.
  *
- *  T1 Who makes a thread takes it out when it is made, and is counted once more
- *     himself meanwhile. So the count is 2 at least before, and never gets to
- *     0 by us: nobody is cheated of its exit(), and no exit() comes early.
+ *  T1 Who makes a thread takes it out when it is made. He is in N until then,
+ *     so the count never gets to 0 by us: nobody is cheated of its exit(), and
+ *     no exit() comes early. He adds nothing before, since pthread_create()
+ *     has stdio lock from now on if it finds the count at 1.
  *  T2 A thread of ours puts itself back in before it ends, for glibc to take
  *     it out. If the last of N ends between the two, ours is the last one, and
  *     calls exit(). So it is the same, but for the thread.
  *  T3 0: exit() is under way, by the last of N. It must not be called once
  *     more when a thread of ours, made by a handler or told to end by one,
  *     ends in its turn: then one is added that nobody takes away again.
- *  T4 The maker may be one of ours, in a callback, and not in N. If all of N
- *     end while he is counted, none of them was the last, and he may not take
- *     himself out. Then one more is made, for no other purpose than to be it.
+ *  T4 The maker may be one of ours, in a callback, and not in N. So that it is
+ *     as in T1, he is counted meanwhile. If all of N end in that time, none of
+ *     them was the last, and he may not take himself out. Then one more is
+ *     made, for no other purpose than to be it.
  */
 #include "thread.h"
 
@@ -75,6 +77,22 @@ static void put_in(void)
 static void *be_last(void *unused)
 {
     return unused;
+}
+
+/* Before a thread is made. Returns how many are to be taken out after that,
+ * but for the thread: the maker, or none. */
+static int put_maker_in(void)
+{
+    unsigned none = 0;
+
+    if (uncounted) {
+        put_in(); /* T4 */
+        return 1;
+    }
+    /* T3 */
+    atomic_compare_exchange_strong_explicit(
+        counter, &none, 1, memory_order_relaxed, memory_order_relaxed);
+    return 0;
 }
 
 /* T1, T4 */
@@ -132,7 +150,7 @@ int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
     pthread_attr_t attr;
     sigset_t all, old;
     pthread_t thread;
-    int err;
+    int err, surplus = 0;
 
     if (!what || !what->start)
         return -EINVAL;
@@ -142,12 +160,12 @@ int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (counter)
-        put_in();
+        surplus = put_maker_in();
     err = pthread_create(&thread, &attr, run, (void *)(uintptr_t)what);
     pthread_attr_destroy(&attr);
     if (!err && counter)
-        take_out();
-    if (counter)
+        surplus++;
+    while (surplus--)
         take_out();
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (err)

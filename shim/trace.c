@@ -243,10 +243,12 @@ void trace_fork_child(void)
     memcpy(segments, (uint8_t *)h + h->segments_at, len);
     err = file_new(h);
     if (err) {
+        /* what this thread was writing into is written to yet: it must not
+         * be the parent's */
+        put_nothing(h, file_bytes());
         warn(err);
         events_stop();
         lapse_observing &= ~(uint32_t)OBSERVE_TRACE;
-        put_nothing(h, file_bytes()); /* for what is half written */
         return;
     }
     h->segments_lost = missed;

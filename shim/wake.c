@@ -8,7 +8,7 @@ void wake_drainer(void)
     if (atomic_load_explicit(&lapse_drainer_asleep, memory_order_seq_cst) &&
         atomic_exchange_explicit(&lapse_drainer_asleep, 0,
                                  memory_order_seq_cst))
-        sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAKE_PRIVATE, 1);
+        futex_wake(&lapse_drainer_asleep, 1);
 }
 
 void wake_consumer(struct subscriber *s)

@@ -29,6 +29,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -126,15 +127,18 @@ static int become_command(void *unused)
     return (int)sys(SYS_execve, command, arguments, environment) ? 127 : 0;
 }
 
-/* In the helper. */
-static int help(void *unused)
+/* In the helper. Who is to say go may be killed before he does. */
+static int help(void *process)
 {
+    static const struct timespec tick = {.tv_nsec = 100000000};
     int pid, status = -1;
     long err;
 
-    (void)unused;
-    while (!atomic_load_explicit(&go, memory_order_acquire))
-        sys(SYS_futex, &go, FUTEX_WAIT_PRIVATE, 0, 0);
+    while (!atomic_load_explicit(&go, memory_order_acquire)) {
+        if (sys(SYS_getppid) != (long)process)
+            return 0;
+        sys(SYS_futex, &go, FUTEX_WAIT_PRIVATE, 0, &tick);
+    }
     err = sys(SYS_close_range, 3, ~0u, 0);
     if (!err) {
         sys(SYS_close_range, 0, 1, 0);
@@ -173,7 +177,8 @@ static int run(void)
 
     atomic_store_explicit(&go, 0, memory_order_relaxed);
     atomic_store_explicit(&outcome, -ECHILD, memory_order_relaxed);
-    pid = clone(help, helper_stack + STACK_SIZE, CLONE_VM, NULL);
+    pid = clone(help, helper_stack + STACK_SIZE, CLONE_VM,
+                (void *)sys(SYS_getpid));
     if (pid < 0)
         return -EAGAIN;
     if (yama)

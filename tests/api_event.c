@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "api.h"
@@ -250,6 +251,52 @@ static void again_with_trace(char **argv)
     need(false, "execv");
 }
 
+static pid_t forked;
+
+static size_t encode_fork(void *buffer, size_t room, const void *event)
+{
+    forked = fork();
+    return encode_plain(buffer, room, event);
+}
+
+static bool is_mapped(const char *what)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    bool found = false;
+
+    while (maps && fgets(line, sizeof line, maps))
+        found |= strstr(line, what) != NULL;
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/* A handler that forks where a record is being written. The child has no file
+ * and ends the record all the same, but not in that of its parent. */
+static void child_without_file(void)
+{
+    struct rlimit limit, none;
+    lapse_event_type type;
+    uint64_t n = 1;
+    int status;
+
+    getrlimit(RLIMIT_FSIZE, &limit);
+    none = limit;
+    none.rlim_cur = 0;
+    need(!lapse_event_register("fork", NULL, encode_fork, &type), "type");
+    printf("one line that there is no trace is due:\n");
+    fflush(stdout);
+    setrlimit(RLIMIT_FSIZE, &none);
+    lapse_event_write(type, &n);
+    if (forked == 0)
+        _exit(is_mapped(dir));
+    setrlimit(RLIMIT_FSIZE, &limit);
+    status = wait_for(forked, 10);
+    check(!status && is_mapped(dir),
+          "the child leaves its parent's trace alone (%#x)", status);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000;
@@ -267,6 +314,7 @@ int main(int argc, char **argv)
     threads_write();
     signals_interrupt(n);
     all_are_there();
+    child_without_file();
     rmdir(dir);
     return api_failures != 0;
 }

@@ -4,8 +4,8 @@
 # as it was reported, and next to it its control (NAME_control), which shows
 # that the test would see the fault: without the library, or with the kind of
 # hook that had it. check.sh reads this and gives run and skip, $build, $san.
-# Shorter here than reported; in full: case_a a1 10; case_f1 10000000 (190 s);
-# case_j1 5000 (30 s).
+# Shorter here than reported; in full with `make torture`: case_a a1 10, case_f1
+# 10000000 (190 s), case_j1 5000 (30 s).
 : "${build:?}" "${san=}"
 preloaded="env LD_PRELOAD=$(realpath "$build")/liblapse.so"
 tests=$build/tests

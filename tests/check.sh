@@ -129,7 +129,11 @@ else
 fi
 run fuzz_api 240 "$build/tests/fuzz_api" 200000
 run model 300 tests/model/run.sh --short
-run api_event 60 "$build/tests/api_event"
+if [ "$san" = thread ]; then
+    skip api_event "how a ring is handed on is not instrumented; test_trace"
+else
+    run api_event 60 "$build/tests/api_event"
+fi
 run api_segments 60 "$build/tests/api_segments"
 run api_storm 60 "$build/tests/api_storm" 3
 run api_rcache_cases 120 "$build/tests/api_rcache_cases" ${san:+100000}

@@ -1,42 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A backend, whole: for a device that pins memory with mlock(). */
+/* A backend, whole: the device is a pipe, which holds pages by reference. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include "rcache/lapse_rcache.h"
 
 struct device {
-    _Atomic unsigned keys, registered;
+    _Atomic unsigned registrations, registered;
 };
+
+/* Its memory may be gone, and other memory there: use the key alone. */
+static void deregister_region(void *addr, size_t len, void *memory, void *arg)
+{
+    int *key = memory;
+
+    (void)addr, (void)len;
+    close(key[0]);
+    close(key[1]);
+    ((struct device *)arg)->registered--;
+}
 
 /* The region's memory holds what using it and deregistering it need. */
 static int register_region(void *addr, size_t len, unsigned access,
                            void *memory, void *arg)
 {
+    struct iovec pages = {addr, len};
     struct device *d = arg;
+    int *key = memory;
 
     (void)access;
-    if (mlock(addr, len)) /* -ENOMEM, -EAGAIN: evict, and ask again */
-        return -errno;
-    *(unsigned *)memory = ++d->keys;
+    if (pipe(key)) /* -EAGAIN: evict, and ask again */
+        return errno == EMFILE ? -EAGAIN : -errno;
+    d->registrations++;
     d->registered++;
-    return 0;
-}
-
-/* Its memory may be gone, and other memory there: use the key alone. */
-static void deregister_region(void *addr, size_t len, void *memory, void *arg)
-{
-    (void)memory;
-    munlock(addr, len);
-    ((struct device *)arg)->registered--;
+    fcntl(key[1], F_SETPIPE_SZ, (int)len);
+    if (vmsplice(key[1], &pages, 1, SPLICE_F_NONBLOCK) == (ssize_t)len)
+        return 0;
+    deregister_region(addr, len, memory, arg);
+    return -EFAULT; /* not all is there, or larger than a pipe can be */
 }
 
 int main(void)
 {
     struct device device = {0};
     struct lapse_rcache_ops ops = {.size = sizeof(ops),
-                                   .region_bytes = sizeof(unsigned),
+                                   .region_bytes = sizeof(int[2]),
                                    .register_region = register_region,
                                    .deregister_region = deregister_region,
                                    .arg = &device};
@@ -49,12 +60,12 @@ int main(void)
         static char *p; /* mapped by malloc, and unmapped by free */
 
         if (i % 1000 == 0)
-            free(p), p = malloc(1 << 20);
-        if (lapse_rcache_get(cache, p, 1 << 20, LAPSE_RCACHE_READ, &region))
+            free(p), p = malloc(1 << 18);
+        if (lapse_rcache_get(cache, p, 1 << 18, LAPSE_RCACHE_READ, &region))
             return 1;
         /* ... let the device work with the key, and wait for it ... */
         lapse_rcache_put(cache, region);
     }
-    printf("3000 uses, %u registrations\n", device.keys);
+    printf("3000 uses, %u registrations\n", device.registrations);
     return lapse_rcache_destroy(cache) || device.registered;
 }

@@ -36,6 +36,8 @@
 #define PAGE 4096ul
 #define ROWS 64
 #define EVENTS 16
+#define MOMENT 5000 /* us, in which another thread gets to its place */
+#define LATE 10000  /* tenths of it: then nobody was woken */
 #define INLINE "inline system calls"
 #define ANYWHERE "any code but libc and ld.so"
 
@@ -47,6 +49,7 @@ static void count(const struct lapse_event *event, void *arg)
     (void)event;
     (void)arg;
     called++;
+    usleep(MOMENT);
 }
 
 /* Does the table say that this path is seen? */
@@ -161,7 +164,15 @@ static void try_way(lapse_handle s, unsigned i)
     lapse_unwatch(s, p, 4 * PAGE);
 }
 
-/* One that is called back; lapse_drain() calls where no thread could be. */
+/* Called back by the thread that there is, as it could be made. */
+static bool is_called(unsigned long before)
+{
+    for (int i = 0; i < LATE && called == before; i++)
+        usleep(MOMENT / 10);
+    return called != before || !is_covered("munmap");
+}
+
+/* One that is called back, and lapse_drain() while it is. */
 static void try_callback(void)
 {
     struct lapse_subscription how = {.size = sizeof how,
@@ -177,7 +188,12 @@ static void try_callback(void)
         return;
     }
     before = called;
+    usleep(MOMENT); /* it sleeps */
     if (p && !munmap(p, 4 * PAGE)) {
+        if (!is_called(before)) {
+            printf("SILENT: nobody called back\n");
+            silent++;
+        }
         if (lapse_drain())
             refused++;
         else if (called != before)

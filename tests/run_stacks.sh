@@ -53,13 +53,38 @@ stacks --stacks --json "$build/tests/stacks_victim"
 judge "each release is in a stack" \
     'releases(p[0]) > 80 and told(p[0]) == releases(p[0]) and not missing(p[0])'
 judge "with the functions of the program" \
-    '{"main", "busy", "recurse", "with_alloca", "compare", "on_signal",
-      "coroutine", "thread", "free", "munmap"} <= names(p[0])'
+    '{"main", "busy", "recurse", "with_alloca", "with_cleanup", "compare",
+      "on_signal", "coroutine", "thread", "free", "munmap"} <= names(p[0])'
+judge "through code with cleanups" \
+    'all("main" in f for f in ({f["symbol"] for f in s["frames"]}
+                               for s in p[0]["stacks"])
+         if "with_cleanup" in f)'
 judge "down to where each thread began" \
     'ends(p[0]) - {"no table"} == {"whole"}'
 id=$(readelf -n "$build/tests/stacks_victim" | sed -n 's/.*Build ID: //p')
 judge "the build id is the file's" \
     "('$build/tests/stacks_victim', '$id' or None) in modules(p[0])"
+
+(cd "$build/tests/victims" && stacks --stacks --json /usr/bin/python3 -S -c \
+    'import ctypes; ctypes.CDLL("./lib_release.so")')
+judge "a module that was opened by a relative name" \
+    "any(m == '$build/tests/victims/lib_release.so' for m, i in modules(p[0]))"
+
+# Two libraries at the same place, one after the other: the callers are kept by
+# address, and must not be taken for those of the second.
+cp "$build/tests/victims/lib_release.so" "$tmp/second.so"
+stacks --stacks --json /usr/bin/python3 -S -c '
+import ctypes, _ctypes, sys
+open_ = lambda name: _ctypes.dlopen(name, 2)
+for i in range(9):
+    _ctypes.dlclose(open_(sys.argv[1]))
+open_(sys.argv[2])' "$build/tests/victims/lib_release.so" "$tmp/second.so"
+judge "what an unloaded module did is not the next one's" \
+    "[sum(c['count'] for c in p[0]['callers'] if c['path'] == 'madvise' and
+          c['module'] == m) for m in (None, '$tmp/second.so')] == [18, 2]"
+judge "and the stacks tell whose it was" \
+    "sum(s['count'] for s in p[0]['stacks'] if s['path'] == 'madvise' and
+         s['frames'][1]['module'].endswith('/lib_release.so')) == 18"
 
 stacks --stacks --top 2 "$build/tests/stacks_victim"
 is "people see two stacks" 1 \
@@ -104,7 +129,7 @@ judge "a stack that was cut says so" \
 
 stacks --stacks sh -c 'i=0
     while [ $i -lt 100 ]; do /bin/true; i=$((i + 1)); done
-    sleep 1; du -sk "$LAPSE_TRACE"' > "$tmp/used"
+    sleep 1; du -sk "$LAPSE_TRACE" 2> /dev/null' > "$tmp/used"
 is "processes that are over take no memory" yes \
     "$([ "$(cut -f 1 "$tmp/used")" -lt 2500 ] && echo yes || cat "$tmp/used")"
 

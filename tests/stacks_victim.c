@@ -74,6 +74,24 @@ static PLAIN int with_alloca(int n)
     return p[0];
 }
 
+static PLAIN void unmap_at(int *pages)
+{
+    unmap((size_t)*pages);
+    KEEP(pages);
+}
+
+static void (*volatile may_throw)(size_t) = unmap;
+
+/* As any C++ function with a destructor: built with -fexceptions, its table has
+ * a personality routine, found by way of memory that the loader writes. */
+static PLAIN void with_cleanup(void)
+{
+    int pages __attribute__((cleanup(unmap_at))) = 2;
+
+    may_throw(1);
+    KEEP(pages);
+}
+
 /* All registers that C keeps are in use, and restored from the stack. */
 static PLAIN long busy(long a, long b, long c, long d, long e, long f)
 {
@@ -155,6 +173,7 @@ int main(void)
         sum += busy(i, 2, 3, 4, 5, 6) + with_alloca(i) + recurse(i * 4);
         free_top();
         move();
+        with_cleanup();
         qsort(numbers, 5, sizeof(numbers[0]), compare);
         raise(SIGUSR1);
         in_coroutine();

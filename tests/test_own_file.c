@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 static char base[] = "/tmp/lapse-own-XXXXXX";
@@ -116,4 +117,42 @@ Test(own_file, heeds_the_limit_of_file_sizes, .init = start, .fini = end)
     cr_expect_eq(own_file_map(&dir, "", 4096, NULL, &at), 0);
     limit.rlim_cur = RLIM_INFINITY; /* for what Criterion has to say */
     setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static int made;
+
+static void make_one(void)
+{
+    void *at;
+
+    made = own_file_map(&dir, ".x", 8192, NULL, &at);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STACK_MOST 8192 /* much of it is the sanitizer's */
+#else
+#define STACK_MOST 1024
+#endif
+
+/* Signal handlers fork, on stacks of the least size that there is. */
+Test(own_file, needs_little_stack, .init = start, .fini = end)
+{
+    static char stack[16384];
+    static size_t unused;
+    ucontext_t here, there;
+
+    cr_assert_eq(own_dir_open(&dir, base), 0);
+    make_one(); /* what it calls is bound */
+    memset(stack, 1, sizeof(stack));
+    getcontext(&there);
+    there.uc_stack.ss_sp = stack;
+    there.uc_stack.ss_size = sizeof(stack);
+    there.uc_link = &here;
+    makecontext(&there, make_one, 0);
+    swapcontext(&here, &there);
+    cr_expect_eq(made, 0);
+    while (stack[unused] == 1)
+        unused++;
+    cr_expect_lt(sizeof(stack) - unused, STACK_MOST, "%zu used",
+                 sizeof(stack) - unused);
 }

@@ -2,6 +2,9 @@
 /* The registration cache by its API, with releases made by hand. */
 #include "tests/rcache_unit.h"
 
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,8 +47,10 @@ Test(rcache, refuses_what_it_cannot_do)
     got(c, 1, 1, 1);
     cr_expect_eq(lapse_rcache_get(c, unit_at(1), 0, 1, &r), -EINVAL);
     cr_expect_eq(lapse_rcache_get(c, unit_at(1), SIZE_MAX, 1, &r), -EINVAL);
+    cr_expect_eq(lapse_rcache_get(c, (char *)unit_at(1) + 64, SIZE_MAX, 1, &r),
+                 -EINVAL);
     cr_expect_eq(books.asked, 1);
-    cr_expect_eq(stats_of(c).failed, 7);
+    cr_expect_eq(stats_of(c).failed, 8);
 }
 
 static const struct {
@@ -309,4 +314,74 @@ Test(rcache, a_child_has_nothing_and_calls_nobody)
     lapse_rcache_put(c, held);
     cr_expect_eq(books.asked, 2);
     destroy(c);
+}
+
+/* Not by fork(), whose handlers tell lapse. */
+static pid_t raw_fork(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+static int status_of(pid_t pid)
+{
+    int status = -1;
+
+    waitpid(pid, &status, 0);
+    return status;
+}
+
+static int wrong_in_child(lapse_rcache *c, lapse_region *held)
+{
+    int before = books.deregistered;
+    lapse_region *r;
+    int bad = lapse_rcache_get(c, unit_at(3), 1, 1, &r) != -ESTALE;
+
+    bad |= lapse_rcache_get(c, unit_at(5), 1, 1, &r) != -ESTALE;
+    lapse_rcache_put(c, held);
+    bad |= lapse_rcache_flush(c) != -ESTALE;
+    bad |= lapse_rcache_destroy(c) != 0;
+    return bad | (books.deregistered != before);
+}
+
+Test(rcache, a_child_that_nobody_told_of_has_nothing)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *held = got(c, 1, 1, 1);
+    pid_t pid;
+
+    touch(c, unit_at(3), 1);
+    pid = raw_fork();
+    if (!pid)
+        _exit(wrong_in_child(c, held));
+    cr_expect_eq(status_of(pid), 0);
+    lapse_rcache_put(c, held);
+    destroy(c);
+}
+
+/* The first process of a container makes one of its own. */
+static int fork_with_the_same_pid(void)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *held = got(c, 1, 1, 1);
+    pid_t parent = getpid(), pid;
+
+    touch(c, unit_at(3), 1);
+    if (unshare(CLONE_NEWPID))
+        return 2;
+    pid = fork();
+    if (!pid)
+        _exit(getpid() != parent || wrong_in_child(c, held));
+    return status_of(pid) != 0;
+}
+
+Test(rcache, a_child_with_the_same_pid_has_nothing)
+{
+    pid_t pid;
+
+    if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID))
+        cr_skip("namespaces are not allowed");
+    pid = fork();
+    if (!pid)
+        _exit(fork_with_the_same_pid());
+    cr_expect_eq(status_of(pid), 0);
 }

@@ -88,6 +88,31 @@ Test(report, knows_callers_apart, .init = start)
     cr_expect_eq(bytes, 3 * 5050);
 }
 
+Test(report, keeps_what_an_unloaded_module_did_apart, .init = start)
+{
+    uint64_t now = 0, gone = 0;
+
+    report_caller(0x5000, LAPSE_PATH_MUNMAP, 7); /* a call that ends there */
+    report_caller(0x5001, LAPSE_PATH_MUNMAP, 7);
+    report_caller(0x5001, LAPSE_PATH_MUNMAP, 7);
+    report_caller(0x6000, LAPSE_PATH_MUNMAP, 7);
+    report_caller(0x6001, LAPSE_PATH_MUNMAP, 7);
+    report_unloaded(0x5000, 0x6000);
+    report_caller(0x5001, LAPSE_PATH_MUNMAP, 7);
+    cr_assert(read_report(getpid(), 0));
+    for (int i = 0; i < REPORT_CALLERS; i++) {
+        const struct report_caller *c = &got.callers[i];
+
+        now += c->count;
+        gone += c->gone_count;
+        cr_expect_eq(c->bytes, 7 * c->count);
+        cr_expect_eq(c->gone_bytes, 7 * c->gone_count);
+        cr_expect(!c->gone_count || c->pc == 0x5001 || c->pc == 0x6000);
+    }
+    cr_expect_eq(now, 3);
+    cr_expect_eq(gone, 3);
+}
+
 /* Full is said, not hidden. */
 Test(report, counts_callers_it_cannot_hold, .init = start)
 {

@@ -217,6 +217,43 @@ Test(trace, nested_writers_have_rings_of_their_own, .init = start,
     cr_expect_eq(read_ring(1).count, 1);
 }
 
+static size_t encode(void *buffer, size_t room, const void *event)
+{
+    (void)event;
+    memset(buffer, 7, room / 32);
+    return room / 32;
+}
+
+static void *write_events(void *type)
+{
+    for (int i = 0; i < 5000; i++)
+        cr_assert_eq(lapse_event_write(*(lapse_event_type *)type, NULL), 0);
+    return NULL;
+}
+
+/* Rings are handed from thread to thread. */
+Test(trace, threads_write_events, .init = start, .fini = end)
+{
+    lapse_event_type type;
+    pthread_t thread[4];
+    uint64_t written = 0;
+
+    cr_assert_eq(lapse_event_register("e", NULL, encode, &type), 0);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&thread[i], NULL, write_events, &type), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    for (unsigned i = 0; i < 8; i++) {
+        struct sum s = {0};
+        uint64_t first;
+
+        cr_assert(trace_ring_each(lapse_trace.header, i, take, &s, &first));
+        written += first + s.count;
+    }
+    cr_assert_eq(written, 20000);
+    cr_assert_eq(lapse_trace.header->lost, 0);
+}
+
 Test(trace, without_a_slot_it_is_counted, .init = start, .fini = end)
 {
     struct trace_slot all[TRACE_RINGS], more;

@@ -47,9 +47,9 @@ $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
-$(filter-out %_storm,$(RCACHETEST)): $(BUILD)/liblapse-rcache.a
+$(filter-out %_storm %_between,$(RCACHETEST)): $(BUILD)/liblapse-rcache.a
 # With pauses in the narrow places.
-$(BUILD)/tests/test_rcache_storm: $(RCACHE:%=$(BUILD)/delayed/%.o)
+$(filter %_storm %_between,$(RCACHETEST)): $(RCACHE:%=$(BUILD)/delayed/%.o)
 $(BUILD)/tests/test_rcache_index: $(call objects,rcache/index rcache/cursor rcache/pieces)
 FAKECUDA := $(BUILD)/tests/libfake_cuda.so $(BUILD)/tests/libfake_cudart.so
 $(FAKECUDA): tests/lib_fake_cuda.c
@@ -220,5 +220,5 @@ $(BUILD)/tests/stacks_dump: $(call objects,tests/stacks_dump $(TRACE_SRC) \
 $(BUILD)/tests/stacks_victim: tests/stacks_victim.c .deps/ready
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -fomit-frame-pointer -g -Wall \
-	    -Wextra -pthread -o $@ $<
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -fomit-frame-pointer -fexceptions -g \
+	    -Wall -Wextra -pthread -o $@ $<

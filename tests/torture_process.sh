@@ -26,6 +26,10 @@ run env LD_PRELOAD="$build/delayed/lib/liblapse.so.0" \
     LAPSE_TEST_DELAY_BEFORE=200000 "$build/tests/api_fork" --drainer 2000
 run env LD_PRELOAD="$lib:$build/tests/victims/lib_subscriber.so" \
     LIB_SUBSCRIBER=callback "$build/tests/victims/lifetimes" 100000
+# The cases that check.sh runs shorter than they were reported.
+run env MALLOC_ARENA_MAX=1 "$build/tests/case_a" a1 10
+run "$build/tests/case_f1" 10000000
+run "$build/tests/case_j1" 5000
 run "$build/tests/api_event" 1000000
 run "$build/tests/api_trace_read" 100000000
 run "$build/tests/api_trace_read" --kill 1000

@@ -66,7 +66,8 @@ if [r["ticks"] for r in ours] != sorted(r["ticks"] for r in ours):
 for x, y in zip(sorted(ours, key=key), sorted(theirs, key=key)):
     for what in ("reason", "path"):
         if what in y:
-            y[what] = names[what][y[what]]
+            y[what] = None if "watch" in y["kind"] else \
+                names[what][y[what]]
     problems += ["%s: %s, %s" % (k, x, y) for k in y if x[k] != y[k]]
 if not ours:
     problems.append("nothing was read")

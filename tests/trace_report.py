@@ -197,7 +197,7 @@ def cache(traced, says):
     assert gone >= 1, says
     assert 0 < s["wait_ns"]["median"] <= s["wait_ns"]["most"] < 60e9, s
     free = [c for c in process["callers"]
-            if c["symbol"] == "copy_all" and c["via"] == "free"]
+            if c["symbol"] == "copy_data" and c["via"] == "free"]
     assert sum(c["hits"] for c in free) == process["hits"], free
 
 

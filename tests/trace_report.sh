@@ -8,21 +8,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath "${BUILD:-build}")
 lapse=$build/lapse
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
-failed=0
-unset LAPSE_REPORT LAPSE_TRACE LAPSE_STACKS LD_PRELOAD
-
-good() { echo "ok: $1"; }
-bad() { echo "FAILED: $1"; failed=1; }
-skip() { echo "skip: $1: $2"; }
-# is NAME WANTED GOT
-is() {
-    if [ "$2" = "$3" ]; then good "$1"; else
-        bad "$1"; printf '  wanted: %s\n  got:    %s\n' "$2" "$3"
-    fi
-}
+. tests/helpers.sh
+unset LAPSE_TRACE LAPSE_STACKS
 # says NAME WORDS: they are in what the last status printed
 says() {
     if grep -qF -- "$2" "$tmp/out" "$tmp/err"; then good "$1"; else
@@ -121,7 +108,27 @@ cache() {
     is "a cache: watches and what was told" good \
         "$(check cache "$tmp/r.json" "$(cat "$tmp/cp")")"
     is "a cache: hits" good "$(check hits "$tmp/r")"
+    is "a cache: watches have no reason" "0 0" "$(
+        "$lapse" trace --reason munmap "$tmp/t" | grep -c watch) $(
+        "$lapse" trace --json --kind watch "$tmp/t" |
+            grep -c '"reason":"')"
+    is "a cache: how its subscription ends" 1 "$(
+        "$lapse" trace --kind unwatch "$tmp/t" | grep -c ' to 0 all, as the')"
     rm -r "$tmp/t" "$tmp/from" "$tmp/to"
+}
+
+# Stacks begin in the library.
+replaced() {
+    mkdir "$tmp/t"
+    cp "$build/liblapse.so" "$tmp/lib.so"
+    LAPSE_STACKS=4 LAPSE_TRACE=$tmp/t LD_PRELOAD=$tmp/lib.so \
+        /usr/bin/python3 -S -c 'import mmap; mmap.mmap(-1, 9999999).close()'
+    is "with the library there" 0 "$(report | grep -c 'cannot be read')"
+    rm "$tmp/lib.so"
+    is "the library is gone: reported all the same" 0 "$(status report)"
+    says "the library is gone: is said" "stacks cannot be read"
+    says "the library is gone: the caller" mmap.cpython
+    rm -r "$tmp/t"
 }
 
 # A shell and what it starts; one that runs; one that was killed.
@@ -160,7 +167,7 @@ names() {
 if ! command -v python3 >/dev/null; then
     echo "no python3 to read the documents with"; exit 77
 fi
-for part in usage example seen_by_strace cache processes names; do
+for part in usage example seen_by_strace cache replaced processes names; do
     $part
 done
 exit $failed

@@ -108,6 +108,9 @@ cr_fail(bool fatal, const char *file, int line, const char *what,
 #define cr_expect(a, ...) CR_IS(false, a, __VA_ARGS__)
 #define cr_expect_not(a, ...) CR_NOT(false, a, __VA_ARGS__)
 #define cr_expect_null(a, ...) CR_TWO(false, a, ==, NULL, __VA_ARGS__)
+#define cr_assert_float_eq(a, b, by, ...)                                     \
+    CR_CHECK(true, #a " is " #b, (a) - (b) <= (by) && (b) - (a) <= (by),       \
+             __VA_ARGS__)
 #define cr_expect_eq(a, b, ...) CR_TWO(false, a, ==, b, __VA_ARGS__)
 #define cr_expect_neq(a, b, ...) CR_TWO(false, a, !=, b, __VA_ARGS__)
 #define cr_expect_lt(a, b, ...) CR_TWO(false, a, <, b, __VA_ARGS__)
