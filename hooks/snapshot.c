@@ -53,28 +53,33 @@ static struct {
     uintptr_t top, thread;
 } first;
 
-/* rip is that of the second instruction, where the others are as they are. */
-static inline __attribute__((always_inline)) void
+/* rip is that of the second instruction, where the others are as they are.
+ * Returns rsp: a handler may fork, and in the child's file it is not there. */
+static inline __attribute__((always_inline)) uintptr_t
 take_registers(struct trace_stack *to)
 {
+    uintptr_t sp;
+
     _Static_assert(offsetof(struct trace_stack, rsp) == 8 &&
                        offsetof(struct trace_stack, rbp) == 16 &&
                        offsetof(struct trace_stack, rbx) == 24 &&
                        offsetof(struct trace_stack, r12) == 32 &&
                        offsetof(struct trace_stack, r15) == 56,
                    "as below");
-    __asm__ volatile("lea 0(%%rip), %%rax\n\t"
-                     "mov %%rax, (%0)\n\t"
-                     "mov %%rsp, 8(%0)\n\t"
-                     "mov %%rbp, 16(%0)\n\t"
-                     "mov %%rbx, 24(%0)\n\t"
-                     "mov %%r12, 32(%0)\n\t"
-                     "mov %%r13, 40(%0)\n\t"
-                     "mov %%r14, 48(%0)\n\t"
-                     "mov %%r15, 56(%0)"
-                     :
+    __asm__ volatile("lea 0(%%rip), %0\n\t"
+                     "mov %0, (%1)\n\t"
+                     "mov %%rsp, 8(%1)\n\t"
+                     "mov %%rbp, 16(%1)\n\t"
+                     "mov %%rbx, 24(%1)\n\t"
+                     "mov %%r12, 32(%1)\n\t"
+                     "mov %%r13, 40(%1)\n\t"
+                     "mov %%r14, 48(%1)\n\t"
+                     "mov %%r15, 56(%1)\n\t"
+                     "mov %%rsp, %0"
+                     : "=&a"(sp)
                      : "r"(to)
-                     : "rax", "memory");
+                     : "memory");
+    return sp;
 }
 
 struct search {
@@ -188,20 +193,19 @@ __attribute__((noinline)) size_t snapshot_take(struct trace_stack *to,
 {
     size_t n = (max - sizeof(*to)) & ~(WORD - 1);
     uint8_t *memory = (uint8_t *)(to + 1);
-    uintptr_t own_bytes;
+    uintptr_t own_bytes, sp = take_registers(to);
 
-    take_registers(to);
     if (__builtin_expect(
             !atomic_load_explicit(&own.high, memory_order_relaxed), 0) ||
-        __builtin_expect(may_have_grown(to->rsp), 0))
+        __builtin_expect(may_have_grown(sp), 0))
         learn((char *)memory, n);
-    own_bytes = above(to->rsp) & ~(WORD - 1);
+    own_bytes = above(sp) & ~(WORD - 1);
     if (__builtin_expect(own_bytes != 0, 1)) {
         if (n > own_bytes)
             n = own_bytes;
-        copy_own(memory, to->rsp, n);
+        copy_own(memory, sp, n);
     } else {
-        n = copy_foreign(memory, to->rsp, n);
+        n = copy_foreign(memory, sp, n);
         if (!n)
             return 0;
     }

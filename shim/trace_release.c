@@ -8,9 +8,6 @@ static uint32_t put_stack(struct trace_release *t, uint32_t room)
     size_t used = lapse_snapshot((struct trace_stack *)(t + 1), room);
 
     t->head.flags = used ? TRACE_HAS_STACK : TRACE_STACK_LOST;
-    if (!used)
-        __atomic_fetch_add(&lapse_trace.header->stackless, 1,
-                           __ATOMIC_RELAXED);
     return (uint32_t)used;
 }
 
@@ -23,6 +20,7 @@ void trace_release(const struct release *r, uintptr_t start, uintptr_t end,
                               lapse_trace.stack_bytes
                         : 0;
     struct trace_release *t;
+    uint32_t used;
 
     if (!r->slot) {
         __atomic_fetch_add(&lapse_trace.header->lost, 1, __ATOMIC_RELAXED);
@@ -41,6 +39,9 @@ void trace_release(const struct release *r, uintptr_t start, uintptr_t end,
     t->reason = (uint8_t)atomic_load_explicit(&r->slot->reason,
                                               memory_order_relaxed);
     t->inside = (uint8_t)inside;
-    trace_commit(slot, &t->head,
-                 (uint32_t)sizeof(*t) + (room ? put_stack(t, room) : 0));
+    used = room ? put_stack(t, room) : 0;
+    if (trace_commit(slot, &t->head, (uint32_t)sizeof(*t) + used) && room &&
+        !used)
+        __atomic_fetch_add(&lapse_trace.header->stackless, 1,
+                           __ATOMIC_RELAXED);
 }

@@ -114,10 +114,9 @@ static void put_clock(uint8_t *at, uint64_t number)
     c->monotonic = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-struct trace_record *trace_reserve(unsigned slot, unsigned kind,
-                                   uint32_t bytes)
+static struct trace_record *reserve(struct trace_head *head, unsigned slot,
+                                    unsigned kind, uint32_t bytes)
 {
-    struct trace_head *head = &lapse_trace.heads[slot];
     uint8_t *ring = lapse_trace.rings + slot * lapse_trace.ring_bytes;
     uint64_t mask = lapse_trace.ring_bytes - 1, at = head->end, upto;
     uint32_t block = lapse_trace.block_bytes;
@@ -125,12 +124,6 @@ struct trace_record *trace_reserve(unsigned slot, unsigned kind,
     struct trace_record *r;
 
     bytes = (bytes + GRAIN - 1) & ~(GRAIN - 1);
-    if (fork_was_raw())
-        return NULL; /* the file, its count of losses too, is the parent's */
-    if (head->off == TRACE_FORKED && head->ready)
-        head->off = TRACE_ON; /* that record is over, and this a new ring */
-    if (head->off)
-        return lost();
     if (bytes > left)
         pad = left;
     if (pad || left == block)
@@ -153,6 +146,31 @@ struct trace_record *trace_reserve(unsigned slot, unsigned kind,
     r = (struct trace_record *)(ring + ((at + clock) & mask));
     set_head(r, kind, bytes, head->next);
     return r;
+}
+
+/* The record that a fork cut in two is over, and what its writer still had in
+ * its registers was the parent's place: the ring is a new one. */
+static void begin_again(struct trace_head *head)
+{
+    head->begin = head->end = head->next = 0;
+    /* release: who reads a ring that is on reads these */
+    __atomic_store_n(&head->off, TRACE_ON, __ATOMIC_RELEASE);
+}
+
+struct trace_record *trace_reserve(unsigned slot, unsigned kind,
+                                   uint32_t bytes)
+{
+    struct trace_head *head = &lapse_trace.heads[slot];
+
+    if (fork_was_raw())
+        return NULL; /* the file, its count of losses too, is the parent's */
+    if (head->off == TRACE_FORKED && head->ready)
+        begin_again(head);
+    if (head->off)
+        return lost();
+    /* a handler that forks from here on makes trace_commit() fail */
+    atomic_signal_fence(memory_order_seq_cst);
+    return reserve(head, slot, kind, bytes);
 }
 
 /* A child that was forked since trace_reserve(): what it ends here is its

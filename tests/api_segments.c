@@ -90,6 +90,7 @@ static void program(void)
 {
     pthread_t thread;
     pid_t pid;
+    int got;
 
     stays = dlopen(STAYS, RTLD_NOW);
     need(stays != NULL, STAYS);
@@ -100,7 +101,9 @@ static void program(void)
     pid = fork();
     if (!pid)
         _exit(is_there(STAYS) << 1 | is_there(COMES));
-    _exit(exit_of(pid) | is_there(STAYS) << 3 | is_there(COMES) << 2);
+    got = exit_of(pid);
+    pthread_join(thread, NULL);
+    _exit(got | is_there(STAYS) << 3 | is_there(COMES) << 2);
 }
 
 static void parent_goes_on(void)

@@ -124,8 +124,10 @@ else
 fi
 if [ -z "$san" ]; then
     run step 600 "$build/tests/step"
+    run step_traced 120 "$build/tests/step" --traced
 else
     skip step "a sanitizer's code is in the way of the tracer"
+    skip step_traced "as above"
 fi
 run fuzz_api 240 "$build/tests/fuzz_api" 200000
 run model 300 tests/model/run.sh --short

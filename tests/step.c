@@ -3,7 +3,7 @@
  * At every instruction of the library: a tracer steps one thread of a child
  * through each operation, and at each instruction in liblapse's text
  *  - delivers a signal whose handler releases (munmap, madvise), publishes,
- *    polls, or forks a child that releases and polls; or
+ *    polls, writes an event, or forks a child that releases and polls; or
  *  - leaves the thread stopped there, while another thread releases, polls,
  *    watches and subscribes.
  * Nothing may hang, every release is told, closed, errno and results are
@@ -11,7 +11,9 @@
  * An instruction that is come by again is used VISITS times: a handler that
  * pushes at every one would make an exchange of the push below it fail for
  * ever (the hook is lock-free: somebody gets on, here the handler).
- * Usage: step [--every N]: only each Nth distinct instruction.
+ * Usage: step [--traced] [--every N]: only each Nth distinct instruction.
+ * --traced: with a trace and stacks, what releases or writes; the forked child
+ * goes on from there. The trace is whole then, with every event in it.
  */
 #include <fcntl.h>
 #include <link.h>
@@ -21,16 +23,19 @@
 #include <sys/user.h>
 
 #include "api.h"
+#include "step_trace.h"
 
 #define PAGES 65536ul  /* the arena that is watched as a whole */
 #define VISITS 2
 #define LIMIT 60       /* seconds until something counts as hung */
 #define OTHER 40000ul  /* from here on pages are the other thread's */
 
-enum act { ACT_RELEASE, ACT_PUBLISH, ACT_POLL, ACT_FORK, ACT_HOLD, ACTS };
+enum act { ACT_RELEASE, ACT_PUBLISH, ACT_POLL, ACT_WRITE, ACT_FORK, ACT_HOLD,
+           ACTS };
 static const char *const act_name[] = {"a handler that releases",
                                        "a handler that publishes",
                                        "a handler that polls",
+                                       "a handler that writes an event",
                                        "a handler that forks",
                                        "stopped, others go on"};
 
@@ -41,12 +46,14 @@ static struct shared {
     _Atomic int bad_value;
     _Atomic long handled;
     _Atomic long rounds;      /* of the other thread */
+    _Atomic long written;     /* events */
     uint8_t due[PAGES], told[PAGES];
 } *shared;
 static char *arena;
 static lapse_handle mine, others, calls;
 static _Atomic unsigned long next_page;
 static enum act act;
+static bool copied;    /* this is a forked child that goes on */
 static int may_refuse; /* the operation holds the lock of `mine` */
 static int to_other[2], from_other[2];
 static uintptr_t text_start, text_end;
@@ -94,6 +101,29 @@ static char *some_page(void)
     return arena + (k % PAGES) * PAGE;
 }
 
+static _Atomic long written_by_copy;
+
+static bool put_event(void)
+{
+    static _Atomic uint64_t number;
+    bool good = step_write(atomic_fetch_add(&number, 1));
+
+    atomic_fetch_add(copied ? &written_by_copy : &shared->written, good);
+    return good;
+}
+
+/* A child that was forked in the middle of an operation, and has ended it. */
+static void copy_ends(void)
+{
+    bool good = put_event() &&
+                !madvise(arena + (PAGES - 1) * PAGE, PAGE, MADV_DONTNEED) &&
+                step_trace_good(getpid(), (uint64_t)written_by_copy,
+                                (uint64_t)written_by_copy - 1, true);
+
+    fflush(stdout);
+    _exit(good ? 0 : 6);
+}
+
 static void forked_child(void)
 {
     struct lapse_event e[64];
@@ -135,14 +165,24 @@ static void handler(int sig)
             atomic_fetch_add(&shared->deadlk, 1);
         MUST(n >= 0 || (n == -EDEADLK && may_refuse), n);
         break;
+    case ACT_WRITE:
+        MUST(put_event(), 0);
+        break;
     case ACT_FORK:
         pid = fork();
+        if (pid == 0 && step_dir) {
+            copied = true;
+            alarm(LIMIT);
+            errno = saved;
+            return;
+        }
         if (pid == 0)
             forked_child();
         MUST(pid > 0, errno);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
         MUST(status == 0, status);
+        step_forget(pid);
         break;
     default:
         wrong(__LINE__, act);
@@ -219,14 +259,19 @@ static const struct op {
     bool (*run)(void);
     int refuses;  /* lapse_poll(mine) may be refused meanwhile */
     int registry; /* the others may not subscribe meanwhile */
+    int traced;   /* it is tried with a trace; 2: and only then */
 } ops[] = {
-    {"munmap", op_munmap, 0, 0},     {"madvise", op_madvise, 0, 0},
-    {"MAP_FIXED", op_fixed, 0, 0},   {"lapse_publish", op_publish, 0, 0},
-    {"lapse_poll", op_poll, 1, 0},   {"lapse_watch", op_watch, 1, 0},
-    {"lapse_unwatch", op_unwatch, 1, 0},
-    {"lapse_subscribe", op_subscribe, 0, 1},
-    {"lapse_unsubscribe", op_unsubscribe, 0, 0},
-    {"lapse_sync", op_sync, 0, 0},
+    {"munmap", op_munmap, 0, 0, 1},
+    {"lapse_event_write", put_event, 0, 0, 2},
+    {"madvise", op_madvise, 0, 0, 0},
+    {"MAP_FIXED", op_fixed, 0, 0, 0},
+    {"lapse_publish", op_publish, 0, 0, 0},
+    {"lapse_poll", op_poll, 1, 0, 0},
+    {"lapse_watch", op_watch, 1, 0, 0},
+    {"lapse_unwatch", op_unwatch, 1, 0, 0},
+    {"lapse_subscribe", op_subscribe, 0, 1, 0},
+    {"lapse_unsubscribe", op_unsubscribe, 0, 0, 0},
+    {"lapse_sync", op_sync, 0, 0, 0},
 };
 
 /* While the first thread stands still. */
@@ -299,6 +344,8 @@ static void child(const struct op *op)
     shared->running = 1;
     __asm__ volatile("int3");
     n = op->run();
+    if (copied)
+        copy_ends();
     shared->running = 0;
     MUST(n, errno);
     MUST(errno == 77, errno);
@@ -369,6 +416,15 @@ static bool interrupt(pid_t pid, const struct user_regs_struct *at)
     return true;
 }
 
+/* Is this tried in this run? */
+static bool wanted(const struct op *op)
+{
+    if (!step_dir)
+        return op->traced < 2 && act != ACT_WRITE;
+    return op->traced && (act == ACT_RELEASE || act == ACT_WRITE ||
+                          act == ACT_FORK || act == ACT_HOLD);
+}
+
 static void trace(const struct op *op, long every)
 {
     struct user_regs_struct at = {0};
@@ -415,6 +471,9 @@ static void trace(const struct op *op, long every)
                waitpid(pid, &status, 0) == pid && status == 0;
     good = good && !shared->bad && done == want && tried > 0 &&
            (act == ACT_HOLD ? shared->rounds : shared->handled) == done;
+    good = good && step_trace_good(pid, (uint64_t)shared->written, 0,
+                                   op->run != put_event ||
+                                       act == ACT_RELEASE);
     check(good, "%s, %s: at %ld of %ld instructions, %ld times", op->name,
           act_name[act], tried, distinct, done);
     if (shared->deadlk)
@@ -439,10 +498,13 @@ int main(int argc, char **argv)
     long every = argc > 2 && !strcmp(argv[1], "--every") ? atol(argv[2]) : 1;
     struct sigaction alarmed = {.sa_handler = on_alarm};
 
+    if (argc > 1 && !strcmp(argv[1], "--traced"))
+        return step_traced(argv);
     if (!getenv("LAPSE_RECORDS")) { /* all that is released waits for long */
         setenv("LAPSE_RECORDS", "16384", 1);
         execv("/proc/self/exe", argv);
     }
+    step_trace_start();
     sigaction(SIGALRM, &alarmed, NULL);
     dl_iterate_phdr(find_text, NULL);
     need(text_start != 0, "liblapse is not here");
@@ -451,6 +513,7 @@ int main(int argc, char **argv)
     need(shared != MAP_FAILED, "mmap");
     for (act = 0; act < ACTS; act++)
         for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-            trace(&ops[i], every);
+            if (wanted(&ops[i]))
+                trace(&ops[i], every);
     return api_end();
 }
