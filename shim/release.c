@@ -10,7 +10,7 @@ _Atomic uint64_t lapse_live;
 struct subscribers lapse_subscribers;
 
 struct release_hull lapse_hull = {UINTPTR_MAX, 0};
-struct release_free lapse_free = {.hull = {UINTPTR_MAX, 0}};
+struct release_free lapse_free;
 bool lapse_free_seen;
 const struct lapse_event lapse_overflow_event = {
     .len = SIZE_MAX,
@@ -37,6 +37,11 @@ static void empty(struct release_hull *hull)
 {
     atomic_store_explicit(&hull->low, UINTPTR_MAX, memory_order_seq_cst);
     atomic_store_explicit(&hull->high, 0, memory_order_seq_cst);
+}
+
+void release_start(void)
+{
+    empty(&lapse_free.hull);
 }
 
 void release_hull_widen(uintptr_t start, uintptr_t end)

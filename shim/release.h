@@ -83,6 +83,8 @@ static inline bool release_in_hull(uintptr_t start, uintptr_t end)
            start < atomic_load_explicit(&lapse_hull.high,
                                         memory_order_seq_cst);
 }
+/* From the constructor. */
+void release_start(void);
 /* Under the registry's lock, or a subscriber's. */
 void release_hull_widen(uintptr_t start, uintptr_t end);
 /* Under the registry's lock, nobody being subscribed. */
@@ -92,7 +94,8 @@ void release_hull_reset(void);
  * The same for who wants FREE, and which granules of memory are near anything
  * that was watched since nobody subscribed last; by its number, in a table
  * that knows 2^16 apart. Read at the entry of a patched free(), by assembly,
- * in this order. Everything is near when frees are counted.
+ * in this order. Everything is near when frees are counted. Its first bytes
+ * are written at the start: so it is no 64 KiB of the file.
  */
 #define RELEASE_GRANULE_SHIFT 16
 #define RELEASE_GRANULES (1u << 16)

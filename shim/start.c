@@ -4,6 +4,7 @@
 #include "config.h"
 #include "fork.h"
 #include "log.h"
+#include "release.h"
 #include "report.h"
 #include "trace.h"
 #include "watchdog.h"
@@ -11,6 +12,7 @@
 void shim_start(char **environment)
 {
     log_start();
+    release_start();
     config_read(environment);
     if (lapse_config.report)
         report_start(lapse_config.report);
