@@ -3,6 +3,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,8 +16,14 @@ static bool get(int fd, void *to, size_t size, uint64_t at)
                                          (ssize_t)size;
 }
 
-/* The description of the note GNU, build id; 0: it is not among these. */
-static size_t find_note(const uint8_t *notes, size_t size, const uint8_t **id)
+void build_id_text(const uint8_t *id, size_t len, char text[65])
+{
+    text[0] = '\0';
+    for (size_t i = 0; i < len && i < 32; i++)
+        snprintf(text + 2 * i, 3, "%02x", id[i]);
+}
+
+size_t build_id_find(const uint8_t *notes, size_t size, const uint8_t **id)
 {
     Elf64_Nhdr note;
 
@@ -59,7 +66,7 @@ static bool file_build_id_is(int fd, const uint8_t *id, size_t len)
         if (segment.p_type != PT_NOTE || segment.p_filesz > sizeof(notes) ||
             !get(fd, notes, segment.p_filesz, segment.p_offset))
             continue;
-        found_len = find_note(notes, segment.p_filesz, &found);
+        found_len = build_id_find(notes, segment.p_filesz, &found);
         if (found_len)
             break;
     }

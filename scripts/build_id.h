@@ -7,6 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* In hexadecimal. text: of 65 bytes; an id of a trace has 32 at most. */
+void build_id_text(const uint8_t *id, size_t len, char text[65]);
+/* Among these notes of an ELF file: how long, 0: it is not there. Untrusted. */
+size_t build_id_find(const uint8_t *notes, size_t size, const uint8_t **id);
+
 /* Does the ELF file have this build id, or none where len is 0? False, too,
  * when it cannot be read. The file is untrusted. */
 bool build_id_is(const char *file, const uint8_t *id, size_t len);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "check.h"
+#include "reports.h"
 
 static const char *const verdicts[] = {
     [VERDICT_TOLD] = "told",           [VERDICT_KEPT] = "kept",
@@ -35,15 +36,12 @@ void check_json_head(const struct check_table *table)
 
 static void put_reasons(uint32_t reasons)
 {
-    static const char *const names[] = {
-        "munmap", "replace", "mremap", "brk",  "shmdt",   "madvise",
-        "unload", "file",    "free",   "user", "overflow"};
     bool any = false;
 
     fputs("[", stdout);
-    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+    for (unsigned i = 0; i <= LAPSE_REASON_OVERFLOW; i++)
         if (reasons >> i & 1) {
-            printf("%s\"%s\"", any ? ", " : "", names[i]);
+            printf("%s\"%s\"", any ? ", " : "", reports_reason_name(i));
             any = true;
         }
     fputs("]", stdout);

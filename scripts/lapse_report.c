@@ -144,8 +144,8 @@ static void warnings(FILE *out, const char *lines, const char **before)
 
 static void caller_print(FILE *out, const struct caller *caller)
 {
+    const char *symbol;
     char bytes[16];
-    const char *base, *symbol;
 
     fprintf(out, "  %9" PRIu64 " %-16s %7s  ", caller->seen.count,
             caller->seen.path < LAPSE_PATH_COUNT
@@ -157,9 +157,7 @@ static void caller_print(FILE *out, const struct caller *caller)
                 caller->gone ? " (a module that was unloaded)" : "");
         return;
     }
-    base = strrchr(caller->module, '/');
-    base = base && base[1] ? base + 1 : caller->module;
-    put_text(out, base, strlen(base));
+    put_name(out, base_name(caller->module));
     fprintf(out, "+0x%" PRIx64, caller->offset);
     /* The call, not what comes behind it, which may be another function. */
     symbol = symbols_find(caller->module, caller->offset - 1);

@@ -66,7 +66,6 @@ bool filter_passes(const struct trace_filter *f, struct source *s);
 
 /* Names as options and output have them; "?": not known. */
 const char *trace_kind_name(unsigned kind);
-const char *trace_reason_name(unsigned reason);
 const char *trace_inside_name(unsigned inside);
 
 /* Of the call before that address. */

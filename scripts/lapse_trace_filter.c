@@ -7,6 +7,7 @@
 #include "command.h"
 #include "lapse_trace.h"
 #include "reports.h"
+#include "text.h"
 
 static const char *const kinds[] = {
     [TRACE_RELEASE] = "release",   [TRACE_PUBLISH] = "publish",
@@ -14,25 +15,12 @@ static const char *const kinds[] = {
     [TRACE_WATCH] = "watch",       [TRACE_UNWATCH] = "unwatch",
     [TRACE_USER] = "event",
 };
-static const char *const reasons[] = {
-    [LAPSE_REASON_MUNMAP] = "munmap",   [LAPSE_REASON_REPLACE] = "replace",
-    [LAPSE_REASON_MREMAP] = "mremap",   [LAPSE_REASON_BRK] = "brk",
-    [LAPSE_REASON_SHMDT] = "shmdt",     [LAPSE_REASON_MADVISE] = "madvise",
-    [LAPSE_REASON_UNLOAD] = "unload",   [LAPSE_REASON_FILE] = "file",
-    [LAPSE_REASON_FREE] = "free",       [LAPSE_REASON_USER] = "user",
-    [LAPSE_REASON_OVERFLOW] = "overflow",
-};
 static const char *const insides[] = {"", "allocator", "loader", "libc"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 const char *trace_kind_name(unsigned kind)
 {
     return kind < COUNT(kinds) && kinds[kind] ? kinds[kind] : "?";
-}
-
-const char *trace_reason_name(unsigned reason)
-{
-    return reason < COUNT(reasons) ? reasons[reason] : "?";
 }
 
 const char *trace_inside_name(unsigned inside)
@@ -67,8 +55,8 @@ int filter_path(struct trace_filter *f, const char *name)
 
 int filter_reason(struct trace_filter *f, const char *name)
 {
-    return add_name(&f->reasons, "--reason", name, COUNT(reasons),
-                    trace_reason_name);
+    return add_name(&f->reasons, "--reason", name, LAPSE_REASON_OVERFLOW + 1,
+                    reports_reason_name);
 }
 
 int filter_kind(struct trace_filter *f, const char *name)
@@ -145,12 +133,8 @@ static bool module_is(const struct trace_filter *f, struct source *s,
 {
     const struct trace_segment *segment =
         trace_segment(s->trace, pc - 1, s->record->ticks);
-    const char *base;
 
-    if (!segment)
-        return false;
-    base = strrchr(segment->name, '/');
-    return strstr(base && base[1] ? base + 1 : segment->name, f->module);
+    return segment && strstr(base_name(segment->name), f->module);
 }
 
 static bool range_passes(const struct trace_filter *f, uint64_t start,

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "build_id.h"
 #include "json.h"
 #include "lapse_trace.h"
 #include "reports.h"
@@ -20,10 +21,10 @@ static void put_range(FILE *out, uint64_t start, uint64_t end)
 
 static void put_id(FILE *out, const struct trace_segment *segment)
 {
-    putc('"', out);
-    for (unsigned i = 0; i < segment->build_id_len; i++)
-        fprintf(out, "%02x", segment->build_id[i]);
-    putc('"', out);
+    char text[65];
+
+    build_id_text(segment->build_id, segment->build_id_len, text);
+    fprintf(out, "\"%s\"", text);
 }
 
 static void put_place(FILE *out, const struct place *p, uint64_t pc)
@@ -50,7 +51,7 @@ static void put_release(FILE *out, struct source *s,
     const char *between = "";
 
     fprintf(out, ",\"path\":\"%s\",\"reason\":\"%s\"",
-            reports_path_name(r->path), trace_reason_name(r->reason));
+            reports_path_name(r->path), reports_reason_name(r->reason));
     put_range(out, r->start, r->end);
     if (r->inside)
         fprintf(out, ",\"inside\":\"%s\"", trace_inside_name(r->inside));
@@ -73,7 +74,7 @@ static void put_told(FILE *out, const struct trace_told *told)
     fprintf(out, ",\"seq\":%" PRIu64 ",\"subscriber\":%" PRIu32
             ",\"reason\":", told->seq, told->subscriber);
     json_string_or_null(out, told->head.kind <= TRACE_OVERFLOW
-                                 ? trace_reason_name(told->reason)
+                                 ? reports_reason_name(told->reason)
                                  : NULL);
     if (told->head.kind == TRACE_DELIVER)
         fprintf(out, ",\"open\":%s",

@@ -79,7 +79,7 @@ static void put_release(FILE *out, struct source *s,
     const struct told *told = &s->told[s->ring];
 
     fprintf(out, " %s %s", reports_path_name(r->path),
-            trace_reason_name(r->reason));
+            reports_reason_name(r->reason));
     put_range(out, r->start, r->end);
     if (r->inside)
         fprintf(out, " in %s", trace_inside_name(r->inside));
@@ -131,7 +131,7 @@ void trace_print(FILE *out, struct source *s, uint64_t zero)
     } else if (record->kind > TRACE_RELEASE && record->kind < TRACE_USER) {
         fprintf(out, " to %" PRIu32, told->subscriber);
         if (record->kind <= TRACE_OVERFLOW)
-            fprintf(out, " %s", trace_reason_name(told->reason));
+            fprintf(out, " %s", reports_reason_name(told->reason));
         if (record->kind == TRACE_UNWATCH && !told->start &&
             told->end == UINT64_MAX)
             fputs(" all, as the subscription ends", out);

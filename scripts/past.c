@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "text.h"
 
 /* Modules whose frames do not count as who released: the caller is the
  * innermost frame that is in none of them. */
@@ -48,29 +49,13 @@ static char *past_text(const char *text)
     return copy;
 }
 
-const char *past_base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-const char *past_reason_name(unsigned reason)
-{
-    static const char *const names[PAST_REASONS] = {
-        "munmap", "replace", "mremap", "brk",  "shmdt",   "madvise",
-        "unload", "file",    "free",   "user", "overflow"};
-
-    return reason < PAST_REASONS ? names[reason] : "?";
-}
-
 const char *past_frame_name(const struct past_frame *frame, char *room,
                             size_t size)
 {
     if (frame->symbol)
         return frame->symbol;
     if (frame->module)
-        snprintf(room, size, "%s+0x%" PRIx64, past_base(frame->module),
+        snprintf(room, size, "%s+0x%" PRIx64, base_name(frame->module),
                  frame->offset);
     else
         snprintf(room, size, "0x%" PRIx64, frame->offset);
@@ -183,7 +168,7 @@ void past_frame_call(struct past *past, uint32_t frame, const char *symbol)
 
 static bool is_wrapper(const struct past_frame *frame)
 {
-    const char *base = frame->module ? past_base(frame->module) : "";
+    const char *base = frame->module ? base_name(frame->module) : "";
 
     for (size_t i = 0; i < sizeof(wrappers) / sizeof(*wrappers); i++)
         if (!strncmp(base, wrappers[i], strlen(wrappers[i])))

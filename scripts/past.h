@@ -201,9 +201,6 @@ static inline uint64_t past_bytes(const struct past_event *event)
 {
     return event->end > event->start ? event->end - event->start : 0;
 }
-const char *past_reason_name(unsigned reason);
-/* "libc.so.6" of a path. */
-const char *past_base(const char *path);
 /* "munmap", "libc.so.6+0x1234", "0x7f...": of a frame. */
 const char *past_frame_name(const struct past_frame *frame, char *room,
                             size_t size);

@@ -28,7 +28,7 @@ static void put_paths(FILE *out, const struct past_process *process)
                 continue;
             fprintf(out, "%s\n      {\"path\": \"%s\", \"reason\": \"%s\", ",
                     n++ ? "," : "", reports_path_name(path),
-                    past_reason_name(reason));
+                    reports_reason_name(reason));
             put_sum(out, &process->by[path][reason]);
             putc('}', out);
         }

@@ -116,7 +116,7 @@ static void put_release(struct writer *w, const struct past_event *e)
     fputs(",\"s\":\"t\",\"cat\":\"release\",\"args\":{", w->out);
     put_range(w, e->start, e->end);
     fprintf(w->out, ",\"reason\":\"%s\",\"hits\":%" PRIu32,
-            past_reason_name(e->reason), e->hits);
+            reports_reason_name(e->reason), e->hits);
     if (e->inside)
         fprintf(w->out, ",\"inside\":\"%s\"", inside[e->inside]);
     if (e->stack < w->past->stacks)
@@ -161,7 +161,7 @@ static void put_wait(struct writer *w, const struct past_wait *wait)
     fputs(",\"args\":{", w->out);
     put_range(w, wait->start, wait->end);
     fprintf(w->out, ",\"reason\":\"%s\",\"seq\":%" PRIu64 ",\"told\":%s}}",
-            past_reason_name(wait->reason), wait->seq,
+            reports_reason_name(wait->reason), wait->seq,
             wait->told ? "true" : "false");
     put_end(w, "e", "waiting", wait->subscriber, wait->to);
     putc('}', w->out);

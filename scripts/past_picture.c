@@ -167,7 +167,7 @@ static void put_legend(FILE *out, const struct past_process *p)
     for (unsigned reason = 0; reason < PAST_REASONS; reason++)
         if (seen[reason])
             fprintf(out, "<i style=\"background:%s\"></i>%s",
-                    picture_colour(reason), past_reason_name(reason));
+                    picture_colour(reason), reports_reason_name(reason));
     if (p->watches)
         fputs("<i style=\"background:#6aa3d866;outline:1px solid "
               "#4d86bd88\"></i>watched<i style=\"border:2px solid #d00;"
@@ -182,7 +182,7 @@ static void put_aside(FILE *out, const struct past_caller *c,
 {
     fputs(" <span style=\"color:#888\">", out);
     if (f->symbol && f->module)
-        put_xml(out, past_base(f->module));
+        put_xml(out, base_name(f->module));
     if (c->via != c->frame && via->symbol) {
         fputs(" by ", out);
         put_xml(out, via->symbol);

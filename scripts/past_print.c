@@ -35,7 +35,7 @@ static void table(FILE *out, struct past_sum by[][PAST_REASONS],
         for (unsigned reason = 0; reason < PAST_REASONS; reason++) {
             if (!by[path][reason].count)
                 continue;
-            row(out, reports_path_name(path), past_reason_name(reason),
+            row(out, reports_path_name(path), reports_reason_name(reason),
                 &by[path][reason]);
             rows++;
         }
@@ -56,7 +56,7 @@ static void caller_print(FILE *out, const struct past *past,
     if (!frame->module) {
         fprintf(out, "0x%" PRIx64, frame->offset);
     } else {
-        const char *base = past_base(frame->module);
+        const char *base = base_name(frame->module);
 
         put_text(out, base, strlen(base));
         fprintf(out, "+0x%" PRIx64, frame->offset);

@@ -14,29 +14,20 @@
 #include "symbols.h"
 #include "unwind.h"
 
-static void build_id_text(const struct trace_segment *segment, char text[65])
-{
-    size_t n = segment->build_id_len;
-
-    text[0] = '\0';
-    for (size_t i = 0; i < n && i < sizeof(segment->build_id); i++)
-        snprintf(text + 2 * i, 3, "%02x", segment->build_id[i]);
-}
-
 /* `pc` of a caller comes behind the call: the symbol is that of the call. A
  * file that was exchanged since has none. */
 static uint32_t frame_at(struct past *past, uint64_t pc,
                          const struct trace_segment *segment, bool caller,
                          const char *symbol)
 {
-    char build_id[65] = "";
+    char build_id[65];
     size_t before = past->frames;
     uint64_t offset;
     uint32_t frame;
 
     if (!segment)
         return past_frame(past, NULL, "", pc, symbol);
-    build_id_text(segment, build_id);
+    build_id_text(segment->build_id, segment->build_id_len, build_id);
     offset = pc - segment->bias;
     frame = past_frame(past, segment->name, build_id, offset, symbol);
     if (past->frames > before && !symbol &&

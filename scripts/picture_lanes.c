@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "picture.h"
+#include "reports.h"
 #include "steps.h"
 #include "text.h"
 
@@ -51,7 +52,7 @@ static void put_bar(struct picture *p, const struct bar *bar, unsigned at,
                 "fill=\"%s\"><title>%s: %s in %" PRIu64 " release%s&#10;"
                 "from %s on</title></rect>\n",
                 PICTURE_LEFT + at * wide, y, wide - 0.5, height,
-                picture_colour(reason), past_reason_name(reason),
+                picture_colour(reason), reports_reason_name(reason),
                 human(bar->bytes[reason], text), bar->count[reason],
                 plural(bar->count[reason]),
                 duration(picture_ns(p, PICTURE_LEFT + at * wide) -

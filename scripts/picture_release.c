@@ -50,7 +50,7 @@ static void put_title(struct picture *p, const struct mark *mark, int32_t unit)
         to = picture_ns(p, mark->x + unit);
     }
     fprintf(p->out, "<title>%" PRIu64 " release%s: %s, %s%s", mark->count,
-            mark->count == 1 ? "" : "s", past_reason_name(mark->what),
+            mark->count == 1 ? "" : "s", reports_reason_name(mark->what),
             human(mark->bytes, bytes),
             mark->hit ? "; hit what was watched" : "");
     picture_times(p->out, from - p->process->begin, to - p->process->begin);

@@ -48,7 +48,7 @@ static void kind_of(const struct picture *p, const struct past_event *e,
         snprintf(text, size, "files");
     else if (e->module)
         snprintf(text, size, "%s",
-                 past_base(p->past->frame[e->module - 1].module));
+                 base_name(p->past->frame[e->module - 1].module));
     else if (e->path == LAPSE_PATH_BRK)
         snprintf(text, size, HEAP);
     else if (e->inside == 1)

@@ -12,6 +12,25 @@
 
 #include "reports.h"
 
+const char *reports_reason_name(unsigned reason)
+{
+    static const char *const names[] = {
+        [LAPSE_REASON_MUNMAP] = "munmap",
+        [LAPSE_REASON_REPLACE] = "replace",
+        [LAPSE_REASON_MREMAP] = "mremap",
+        [LAPSE_REASON_BRK] = "brk",
+        [LAPSE_REASON_SHMDT] = "shmdt",
+        [LAPSE_REASON_MADVISE] = "madvise",
+        [LAPSE_REASON_UNLOAD] = "unload",
+        [LAPSE_REASON_FILE] = "file",
+        [LAPSE_REASON_FREE] = "free",
+        [LAPSE_REASON_USER] = "user",
+        [LAPSE_REASON_OVERFLOW] = "overflow",
+    };
+
+    return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "?";
+}
+
 const char *reports_path_name(unsigned path)
 {
     static const char *const names[LAPSE_PATH_COUNT] = {

@@ -45,6 +45,8 @@ void reports_read(struct reports *reports, const char *dir);
 void reports_free(struct reports *reports);
 
 const char *reports_path_name(unsigned path);
+/* "?" when unknown. */
+const char *reports_reason_name(unsigned reason);
 
 /* One screen for people; `top` callers of each process. */
 void reports_print(const struct reports *reports, FILE *out, size_t top);

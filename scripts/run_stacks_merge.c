@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "build_id.h"
 #include "run_stacks.h"
 
 /* Names of modules and build ids, each once: equal if the pointers are. */
@@ -41,10 +42,9 @@ void stacks_strings_free(void)
 
 static const char *keep_build_id(const struct trace_segment *s)
 {
-    char text[2 * sizeof(s->build_id) + 1] = "";
+    char text[65];
 
-    for (size_t i = 0; i < s->build_id_len; i++)
-        snprintf(text + 2 * i, 3, "%02x", s->build_id[i]);
+    build_id_text(s->build_id, s->build_id_len, text);
     return keep(text);
 }
 

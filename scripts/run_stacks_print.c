@@ -12,16 +12,12 @@ enum { FRAMES_SHOWN = 24 };
 
 static void frame_print(FILE *out, const struct stack_frame *f)
 {
-    const char *base;
-
     fputs("            ", out);
     if (!f->module) {
         fprintf(out, "0x%" PRIx64 "\n", f->pc);
         return;
     }
-    base = strrchr(f->module, '/');
-    base = base && base[1] ? base + 1 : f->module;
-    put_text(out, base, strlen(base));
+    put_name(out, base_name(f->module));
     fprintf(out, "+0x%" PRIx64, f->offset);
     if (f->symbol) {
         fputs(" (", out);

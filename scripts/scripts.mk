@@ -11,11 +11,12 @@ LAPSE_SRC := scripts/lapse_main scripts/lapse_run scripts/lapse_report \
 TRACE_SRC := $(patsubst %.c,%,$(wildcard scripts/trace_*.c))
 PAST_SRC  := $(patsubst %.c,%,$(wildcard scripts/past*.c \
              scripts/picture*.c)) scripts/space scripts/steps
-UNWIND_SRC := $(patsubst %.c,%,$(wildcard scripts/unwind*.c)) scripts/symbols
+UNWIND_SRC := $(patsubst %.c,%,$(wildcard scripts/unwind*.c)) scripts/symbols \
+             scripts/build_id
 # Debian's static one is not made for programs that move in memory (PIE).
 UNWINDLIB := -lunwind-x86_64
 LAPSE_SRC += $(TRACE_SRC) $(filter-out scripts/symbols,$(UNWIND_SRC)) \
-             scripts/build_id $(patsubst %.c,%,$(wildcard scripts/lapse_trace*.c)) \
+             $(patsubst %.c,%,$(wildcard scripts/lapse_trace*.c)) \
              $(PAST_SRC)
 LAPSE_SRC += scripts/lapse_stacks scripts/threads_print \
              $(patsubst %.c,%,$(wildcard scripts/remote*.c))

@@ -57,13 +57,10 @@ static pid_t start(const struct torture_options *options,
                    enum torture_mode mode, int fd)
 {
     char args[6][24];
-    pid_t parent = getpid(), pid = fork();
+    pid_t pid = torture_fork();
 
     if (pid)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
     set_environment(options, mode);
     snprintf(args[0], sizeof(args[0]), "%d", fd);
     snprintf(args[1], sizeof(args[1]), "%d", (int)mode);

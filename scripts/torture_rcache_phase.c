@@ -89,13 +89,10 @@ static void ignore_interrupts(void)
 static pid_t start(const struct rcache_options *o, int fd)
 {
     char args[3][24];
-    pid_t parent = getpid(), pid = fork();
+    pid_t pid = torture_fork();
 
     if (pid)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
     ignore_interrupts();
     set_environment(o->jemalloc);
     snprintf(args[0], sizeof(args[0]), "%d", fd);

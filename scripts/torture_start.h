@@ -4,11 +4,14 @@
 #ifndef LAPSE_TORTURE_START_H
 #define LAPSE_TORTURE_START_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 static inline bool torture_number(const char *text, uint64_t most,
                                   uint64_t *out)
@@ -17,6 +20,19 @@ static inline bool torture_number(const char *text, uint64_t most,
 
     *out = strtoull(text, &end, 10);
     return text[0] >= '0' && text[0] <= '9' && !*end && *out <= most;
+}
+
+/* As fork(): the child ends with its parent. */
+static inline pid_t torture_fork(void)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    return 0;
 }
 
 static inline void *torture_map(int fd, size_t size)

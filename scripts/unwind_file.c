@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "build_id.h"
 #include "unwind_file.h"
 
 #include <elf.h>
@@ -54,28 +55,13 @@ const void *unwind_file_at(const struct unwind_file *f, uint64_t address,
 
 static void read_notes(struct unwind_file *f, const Elf64_Phdr *header)
 {
-    const uint8_t *at = raw(f, header->p_offset, header->p_filesz);
-    uint64_t left = header->p_filesz;
-    Elf64_Nhdr note;
+    const uint8_t *notes = raw(f, header->p_offset, header->p_filesz), *id;
+    size_t len = notes ? build_id_find(notes, header->p_filesz, &id) : 0;
 
-    while (at && left >= sizeof(note)) {
-        uint64_t name, desc;
-
-        memcpy(&note, at, sizeof(note));
-        name = (note.n_namesz + (uint64_t)3) & ~(uint64_t)3;
-        desc = (note.n_descsz + (uint64_t)3) & ~(uint64_t)3;
-        at += sizeof(note);
-        left -= sizeof(note);
-        if (name > left || desc > left - name)
-            return;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-            note.n_descsz <= sizeof(f->build_id) && !f->build_id_len) {
-            f->build_id_len = (uint8_t)note.n_descsz;
-            memcpy(f->build_id, at + name, note.n_descsz);
-        }
-        at += name + desc;
-        left -= name + desc;
-    }
+    if (!len || len > sizeof(f->build_id) || f->build_id_len)
+        return;
+    f->build_id_len = (uint8_t)len;
+    memcpy(f->build_id, id, len);
 }
 
 /* .eh_frame_hdr with a table as every linker makes it: version 1, a pointer
