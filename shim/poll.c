@@ -87,8 +87,11 @@ static void unlink_after(struct subscriber *s, uint32_t before)
 }
 
 static inline __attribute__((always_inline)) void
-probe_event(const struct subscriber *s, const struct lapse_event *event)
+note_delivery(const struct subscriber *s, const struct lapse_event *event)
 {
+    trace_tell(TRACE_NO_SLOT, TRACE_DELIVER,
+               event->flags & LAPSE_EVENT_OPEN ? TRACE_EVENT_OPEN : 0, s,
+               event);
     probe_deliver(s->index, event->addr, event->len, event->reason,
                   event->seq, event->flags);
 }
@@ -101,9 +104,7 @@ static void to_event(const struct subscriber *s, const struct record *r,
                                   .seq = r->seq,
                                   .reason = r->reason,
                                   .flags = open ? LAPSE_EVENT_OPEN : 0};
-    trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, open ? TRACE_EVENT_OPEN : 0, s,
-               event);
-    probe_event(s, event);
+    note_delivery(s, event);
 }
 
 static bool overflow_due(struct subscriber *s, enum collect mode,
@@ -114,9 +115,8 @@ static bool overflow_due(struct subscriber *s, enum collect mode,
     if (mode == COLLECT_DRAIN && s->overflow_told)
         return false;
     *event = lapse_overflow_event;
-    trace_tell(TRACE_NO_SLOT, TRACE_DELIVER, 0, s, event);
     s->overflow_told = s->round;
-    probe_event(s, event);
+    note_delivery(s, event);
     return true;
 }
 

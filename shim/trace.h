@@ -67,6 +67,12 @@ struct trace_record *trace_reserve(unsigned slot, unsigned kind,
                                    uint32_t bytes);
 bool trace_commit(unsigned slot, struct trace_record *r, uint32_t used);
 
+/* One more record for which there was no ring. */
+static inline void trace_lost(void)
+{
+    __atomic_fetch_add(&lapse_trace.header->lost, 1, __ATOMIC_RELAXED);
+}
+
 struct subscriber;
 struct lapse_event;
 /* Something that a subscriber is told or says. slot: one that the caller

@@ -23,7 +23,7 @@ void trace_release(const struct release *r, uintptr_t start, uintptr_t end,
     uint32_t used;
 
     if (!r->slot) {
-        __atomic_fetch_add(&lapse_trace.header->lost, 1, __ATOMIC_RELAXED);
+        trace_lost();
         return;
     }
     t = (struct trace_release *)trace_reserve(slot, TRACE_RELEASE,

@@ -61,7 +61,7 @@ uint64_t trace_ticks(void)
 
 static struct trace_record *lost(void)
 {
-    __atomic_fetch_add(&lapse_trace.header->lost, 1, __ATOMIC_RELAXED);
+    trace_lost();
     return NULL;
 }
 

@@ -36,7 +36,7 @@ static inline bool trace_slot_take(struct trace_slot *t)
     if (t->slot)
         return true;
     trace_slot_give(t);
-    __atomic_fetch_add(&lapse_trace.header->lost, 1, __ATOMIC_RELAXED);
+    trace_lost();
     return false;
 }
 

@@ -216,7 +216,7 @@ void watchdog_wake(void)
         return;
     /* release: with the acquire in watchdog_main */
     atomic_fetch_add_explicit(&wakes, 1, memory_order_release);
-    sys(SYS_futex, &wakes, FUTEX_WAKE_PRIVATE, 1);
+    futex_wake(&wakes, 1);
 }
 
 /* Other threads' calls are not here. Ours may go on: we may be in a callback,
