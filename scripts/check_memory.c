@@ -64,14 +64,11 @@ bool mmap_noreplace_release(struct scene *s)
     return done(s, at == MAP_FAILED, "MAP_FIXED_NOREPLACE replaced");
 }
 
-/* A place that is free, and stays so: nobody else maps here. */
-static char *free_place(size_t len)
+/* A place that nobody else gets meanwhile: as large as what comes there, so
+ * that nothing of it is left. */
+static char *reserve_place(size_t len)
 {
-    char *at = mmap(NULL, len, PROT_NONE, ANON, -1, 0);
-
-    if (at != MAP_FAILED)
-        munmap(at, len);
-    return at;
+    return mmap(NULL, len, PROT_NONE, ANON, -1, 0);
 }
 
 bool mremap_setup(struct scene *s)
@@ -79,7 +76,7 @@ bool mremap_setup(struct scene *s)
     if (!anonymous_setup(s))
         return false;
     release_names(s, s->addr, CHECK_BYTES);
-    s->other = free_place(CHECK_BYTES);
+    s->other = reserve_place(CHECK_BYTES);
     return done(s, s->other != MAP_FAILED, "mmap");
 }
 
