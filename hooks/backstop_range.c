@@ -82,32 +82,33 @@ bool backstop_gone(uintptr_t start, uintptr_t end)
            sys(SYS_mincore, end - PAGE_SIZE, PAGE_SIZE, &resident) == -ENOMEM;
 }
 
-struct piece {
-    uintptr_t start, end;
-};
-
-static void register_piece(void *arg, const struct maps_line *line)
+/* Not inlined: the buffer is seldom needed. */
+__attribute__((noinline))
+static void register_pieces(uintptr_t start, uintptr_t end)
 {
-    const struct piece *p = arg;
-    uintptr_t start = line->start > p->start ? line->start : p->start;
-    uintptr_t end = line->end < p->end ? line->end : p->end;
+    char text[MAPS_TEXT];
+    struct maps m;
 
-    if (start < end)
-        backstop_register(start, end);
+    for (maps_open(&m, text, sizeof(text)); maps_next(&m);) {
+        uintptr_t from = m.line.start > start ? m.line.start : start;
+        uintptr_t to = m.line.end < end ? m.line.end : end;
+
+        if (from < to)
+            backstop_register(from, to);
+    }
+    maps_close(&m);
 }
 
 /* What was lifted as a whole may have got something into its middle since
  * that the kernel does not register; the rest of it must be. */
 static void apply(uintptr_t start, uintptr_t end, bool on)
 {
-    struct piece p = {start, end};
-
     if (!on)
         backstop_unregister(start, end);
     else if (backstop_register(start, end) &&
              atomic_load_explicit(&backstop_fd, memory_order_relaxed) >= 0 &&
              !backstop_gone(start, end))
-        maps_each(register_piece, &p);
+        register_pieces(start, end);
 }
 
 void backstop_fit_by(uintptr_t start, uintptr_t end, bool all,

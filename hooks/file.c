@@ -76,12 +76,25 @@ static uint64_t publish(struct release *r, const struct file_id *file,
     return bytes;
 }
 
+/* Another file may have got this name before the call came to it: then that
+ * is the file. Not inlined: the other one is not needed for long. */
+__attribute__((noinline))
+static bool is_another(struct file_id *file, int fd, const char *path)
+{
+    struct file_id after = file_identify(fd, path, 0);
+
+    if (file_same(file, &after))
+        return false;
+    *file = after;
+    return true;
+}
+
 static long cut(long nr, int fd, const char *path, long len, unsigned counted,
                 const uintptr_t *stack)
 {
     long first = path ? (long)path : fd;
     uint64_t from = len > 0 ? page_up((uint64_t)len) : 0;
-    struct file_id file, after;
+    struct file_id file;
     struct release r;
     uint64_t bytes = 0;
     bool wanted;
@@ -94,12 +107,8 @@ static long cut(long nr, int fd, const char *path, long len, unsigned counted,
         bytes = publish(&r, &file, from, TO_THE_END);
     }
     ret = sys_call3(nr, first, len, 0);
-    if (wanted && path && !ret) {
-        /* another file may have got this name before the call came to it */
-        after = file_identify(AT_FDCWD, path, 0);
-        if (!file_same(&file, &after))
-            publish(&r, &after, from, TO_THE_END);
-    }
+    if (wanted && path && !ret && is_another(&file, AT_FDCWD, path))
+        publish(&r, &file, from, TO_THE_END);
     account(&r, counted, 0, bytes, stack);
     release_end(&r);
     return ret;
@@ -194,11 +203,10 @@ long hook_remove(long a0, long a1, long a2, long a3, long a4, long a5,
 
 struct opening {
     long nr, arg[4];
-    int fd;
-    const char *path;
-    int flags;
-    bool elsewhere; /* the path does not mean what it means to stat() */
     const uintptr_t *stack;
+    int flags;
+    bool at;        /* the path is the second argument, not the first */
+    bool elsewhere; /* the path does not mean what it means to stat() */
 };
 
 static long make(const struct opening *o)
@@ -210,15 +218,15 @@ static struct file_id identify(const struct opening *o)
 {
     if (o->elsewhere)
         return FILE_ANY;
-    return file_identify(o->fd, o->path,
+    return file_identify(o->at ? (int)o->arg[0] : AT_FDCWD,
+                         (const char *)o->arg[o->at],
                          o->flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0);
 }
 
 /* With a file that may be mapped here, or that there is none yet. */
-static long open_claimed(const struct opening *o, const struct file_id *file)
+static long open_claimed(const struct opening *o, struct file_id *file)
 {
     int was = cancel_later();
-    struct file_id after;
     struct release r;
     uint64_t bytes;
     long ret;
@@ -226,12 +234,9 @@ static long open_claimed(const struct opening *o, const struct file_id *file)
     claim_all(&r);
     bytes = publish(&r, file, 0, TO_THE_END);
     ret = make(o);
-    if (ret >= 0 && file->kind != FILE_UNKNOWN) {
-        /* another file may have got this name before the call came to it */
-        after = file_identify((int)ret, NULL, 0);
-        if (!file_same(file, &after))
-            publish(&r, &after, 0, TO_THE_END);
-    }
+    if (ret >= 0 && file->kind != FILE_UNKNOWN &&
+        is_another(file, (int)ret, NULL))
+        publish(&r, file, 0, TO_THE_END);
     account_site(&r, LAPSE_PATH_OPEN, 0, bytes, o->stack);
     release_end(&r);
     cancel_again(was);
@@ -263,7 +268,8 @@ static void count_alone(const struct opening *o)
     cancel_again(was);
 }
 
-/* It may block for as long as it likes. */
+/* It may block for as long as it likes. Not inlined: G4's stack. */
+__attribute__((noinline))
 static long open_unclaimed(const struct opening *o)
 {
     long ret;
@@ -300,8 +306,7 @@ long hook_open(long a0, long a1, long a2, long a3, long a4, long a5,
     if (__builtin_expect(!cuts(a1), 1))
         return sys_call3(SYS_open, a0, a1, a2);
     return open_cutting(&(struct opening){
-        SYS_open, {a0, a1, a2}, AT_FDCWD, (const char *)a0, (int)a1, false,
-        stack});
+        SYS_open, {a0, a1, a2}, stack, (int)a1, false, false});
 }
 
 long hook_openat(long a0, long a1, long a2, long a3, long a4, long a5,
@@ -310,43 +315,40 @@ long hook_openat(long a0, long a1, long a2, long a3, long a4, long a5,
     if (__builtin_expect(!cuts(a2), 1))
         return sys_call6(SYS_openat, a0, a1, a2, a3, a4, a5);
     return open_cutting(&(struct opening){
-        SYS_openat, {a0, a1, a2, a3}, (int)a0, (const char *)a1, (int)a2,
-        false, stack});
+        SYS_openat, {a0, a1, a2, a3}, stack, (int)a2, true, false});
 }
 
 long hook_creat(long a0, long a1, long a2, long a3, long a4, long a5,
                 const uintptr_t *stack)
 {
     return open_cutting(&(struct opening){
-        SYS_creat, {a0, a1}, AT_FDCWD, (const char *)a0,
-        O_CREAT | O_WRONLY | O_TRUNC, false, stack});
+        SYS_creat, {a0, a1}, stack, O_CREAT | O_WRONLY | O_TRUNC, false,
+        false});
 }
 
-/* The flags lie in memory of the caller, which may be no memory. */
+/* The flags lie in memory of the caller, which may be no memory. False: the
+ * call meets the same, or cuts nothing. */
 __attribute__((noinline))
-static long read_how(struct open_how *how, long from)
+static bool read_how(struct opening *o, long from)
 {
-    struct iovec local = {how, sizeof(*how)};
-    struct iovec remote = {(void *)from, sizeof(*how)};
+    struct open_how how = {.flags = 0};
+    struct iovec local = {&how, sizeof(how)};
+    struct iovec remote = {(void *)from, sizeof(how)};
+    long size = sys(SYS_process_vm_readv, sys(SYS_getpid), &local, 1,
+                    &remote, 1, 0);
 
-    return sys(SYS_process_vm_readv, sys(SYS_getpid), &local, 1, &remote, 1,
-               0);
+    o->flags = (int)how.flags;
+    o->elsewhere = size != sizeof(how) || how.resolve;
+    return size != -EFAULT &&
+           (size != sizeof(how) || cuts((long)how.flags));
 }
 
 long hook_openat2(long a0, long a1, long a2, long a3, long a4, long a5,
                   const uintptr_t *stack)
 {
-    struct opening o = {SYS_openat2, {a0, a1, a2, a3}, (int)a0,
-                        (const char *)a1, 0, false, stack};
-    struct open_how how = {.flags = 0};
-    long size;
+    struct opening o = {SYS_openat2, {a0, a1, a2, a3}, stack, 0, true, true};
 
-    if (!file_wanted())
-        return open_unclaimed(&o);
-    size = read_how(&how, a2);
-    if (size == -EFAULT || (size == sizeof(how) && !cuts((long)how.flags)))
-        return make(&o); /* which meets the same, or cuts nothing */
-    o.flags = (int)how.flags;
-    o.elsewhere = size != sizeof(how) || how.resolve;
+    if (file_wanted() && !read_how(&o, a2))
+        return make(&o);
     return open_cutting(&o);
 }

@@ -130,85 +130,105 @@ struct file_id file_identify(int fd, const char *path, int flags)
     return id;
 }
 
-struct publishing {
-    struct release *r;
-    const struct file_id *file;
-    uint64_t from, to;
-    uintptr_t told, told_end; /* already, in memory; 0, 0: nothing */
-    uint64_t bytes;
+struct part { /* of memory */
+    uintptr_t start, end;
 };
 
-static void publish_line(void *arg, const struct maps_line *line)
+/* Which memory is bytes from..to of the file in this mapping? */
+static bool part_of(const struct maps_line *line, const struct file_id *file,
+                    uint64_t from, uint64_t to, struct part *part)
 {
-    struct publishing *p = arg;
     uint64_t size = line->end - line->start;
-    uint64_t from = p->from > line->offset ? p->from - line->offset : 0;
-    uint64_t to = p->to > line->offset ? p->to - line->offset : 0;
 
     if (!maps_is_file(line) || line->end > USER_END ||
-        (p->file->by_inode && line->inode != p->file->inode))
-        return;
+        (file->by_inode && line->inode != file->inode))
+        return false;
+    from = from > line->offset ? from - line->offset : 0;
+    to = to > line->offset ? to - line->offset : 0;
     if (to > size)
         to = size;
-    if (from >= to || (line->start + from >= p->told &&
-                       line->start + to <= p->told_end))
-        return;
-    p->bytes += to - from;
-    if (release_in_hull(line->start + from, line->start + to))
-        release_publish(p->r, line->start + from, line->start + to,
-                        LAPSE_REASON_FILE);
+    part->start = line->start + from;
+    part->end = line->start + to;
+    return from < to;
+}
+
+/* The mappings cannot be read: it may be any of them. */
+static uint64_t publish_any(struct release *r)
+{
+    release_publish(r, 0, USER_END, LAPSE_REASON_FILE);
+    return USER_END;
+}
+
+/* But for what is told already. Returns how many bytes it was. */
+static uint64_t publish_but(const struct part *told, struct release *r,
+                            const struct file_id *file, uint64_t from,
+                            uint64_t to)
+{
+    uint64_t bytes = 0;
+    char text[MAPS_TEXT];
+    struct part part;
+    struct maps m;
+
+    for (maps_open(&m, text, sizeof(text)); maps_next(&m);) {
+        if (!part_of(&m.line, file, from, to, &part) ||
+            (part.start >= told->start && part.end <= told->end))
+            continue;
+        bytes += part.end - part.start;
+        if (release_in_hull(part.start, part.end))
+            release_publish(r, part.start, part.end, LAPSE_REASON_FILE);
+    }
+    return maps_close(&m) ? bytes : publish_any(r);
 }
 
 uint64_t file_publish(struct release *r, const struct file_id *file,
                       uint64_t from, uint64_t to)
 {
-    struct publishing p = {.r = r, .file = file, .from = from, .to = to};
+    static const struct part nothing;
 
-    if (maps_each(publish_line, &p))
-        return p.bytes;
-    release_publish(r, 0, USER_END, LAPSE_REASON_FILE);
-    return USER_END;
+    return publish_but(&nothing, r, file, from, to);
 }
 
+enum found { FOUND, FOUND_NONE, FOUND_ERROR };
+
 /* The first mapping of a file that has some of [start, end). */
-struct first_mapped {
-    uintptr_t start, end;
-    struct maps_line line;
-};
-
-static void take_first(void *arg, const struct maps_line *line)
+__attribute__((noinline)) /* for its buffer */
+static enum found first_mapped(uintptr_t start, uintptr_t end,
+                               struct maps_line *first)
 {
-    struct first_mapped *first = arg;
+    char text[MAPS_TEXT];
+    struct maps m;
+    bool found = false;
 
-    if (!first->line.end && maps_is_file(line) && line->end > first->start &&
-        line->start < first->end)
-        first->line = *line;
+    maps_open(&m, text, sizeof(text));
+    while (!found && maps_next(&m))
+        found = maps_is_file(&m.line) && m.line.end > start &&
+                m.line.start < end;
+    *first = m.line;
+    return maps_close(&m) ? FOUND_NONE : found ? FOUND : FOUND_ERROR;
 }
 
 void file_publish_mapped(struct release *r, uintptr_t start, uintptr_t end)
 {
-    for (uintptr_t at = start; at < end;) {
-        struct first_mapped first = {.start = at, .end = end};
-        struct file_id id = {.kind = FILE_MAPPABLE, .by_inode = true};
-        struct publishing p = {
-            .r = r, .file = &id, .told = start, .told_end = end};
-        uintptr_t stop;
+    struct part told = {start, end};
+    struct file_id id = {.kind = FILE_MAPPABLE, .by_inode = true};
+    struct maps_line line;
+    uint64_t from, to;
 
-        /* The inode is the one that /proc shows, so it can be compared. */
-        if (maps_each(take_first, &first)) {
-            if (!first.line.end)
-                return;
-            stop = first.line.end < end ? first.line.end : end;
-            if (at < first.line.start)
-                at = first.line.start;
-            id.inode = first.line.inode;
-            p.from = at - first.line.start + first.line.offset;
-            p.to = stop - first.line.start + first.line.offset;
-            at = stop;
-            if (maps_each(publish_line, &p))
-                continue;
+    for (uintptr_t at = start; at < end;) {
+        switch (first_mapped(at, end, &line)) {
+        case FOUND:
+            /* The inode is the one that /proc shows: it can be compared. */
+            id.inode = line.inode;
+            from = (at > line.start ? at - line.start : 0) + line.offset;
+            at = line.end < end ? line.end : end;
+            to = at - line.start + line.offset;
+            publish_but(&told, r, &id, from, to);
+            break;
+        case FOUND_ERROR:
+            publish_any(r);
+            /* fall through */
+        case FOUND_NONE:
+            return;
         }
-        release_publish(r, 0, USER_END, LAPSE_REASON_FILE);
-        return;
     }
 }

@@ -38,26 +38,24 @@ static uintptr_t end_in_file(uintptr_t end, uintptr_t most, int fd)
     return end < most ? end : most;
 }
 
-struct place {
-    uintptr_t at;
-    bool huge; /* may be */
-};
-
 /* hugetlb memory is a file's, also what is mapped as anonymous. */
-static void take(void *arg, const struct maps_line *line)
+static bool may_be_huge(const struct maps_line *line)
 {
-    struct place *p = arg;
-
-    if (line->start <= p->at && p->at < line->end)
-        p->huge = maps_is_file(line) && line->start % LARGE == 0 &&
-                  line->end % LARGE == 0;
+    return maps_is_file(line) && line->start % LARGE == 0 &&
+           line->end % LARGE == 0;
 }
 
+__attribute__((noinline)) /* for its buffer */
 static bool is_huge_at(uintptr_t at)
 {
-    struct place p = {.at = at};
+    char text[MAPS_TEXT];
+    struct maps m;
+    bool huge = false;
 
-    return !maps_each(take, &p) || p.huge;
+    for (maps_open(&m, text, sizeof(text)); maps_next(&m);)
+        if (m.line.start <= at && at < m.line.end)
+            huge = may_be_huge(&m.line);
+    return !maps_close(&m) || huge;
 }
 
 uintptr_t huge_end(uintptr_t start, uintptr_t end, enum huge_of of, long what)

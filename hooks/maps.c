@@ -9,69 +9,78 @@
 /* start-end perms offset dev:dev inode path */
 enum { START, END, PERMS, OFFSET, DEVICE, INODE, PATH };
 
-static void add_digit(uint64_t *value, unsigned base, char c)
+static uint64_t with_digit(uint64_t value, unsigned base, char c)
 {
     unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
                      : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
                                             : base;
 
-    if (digit < base)
-        *value = *value * base + digit;
+    return digit < base ? value * base + digit : value;
 }
 
-static void take_char(struct maps_text *t, char c)
+static void take_char(struct maps *m, char c)
 {
-    if (t->field == PATH)
+    struct maps_line *line = &m->line;
+
+    if (m->field == PATH)
         return;
-    if (c == ' ' || (c == '-' && t->field == START)) {
-        t->field++;
+    if (c == ' ' || (c == '-' && m->field == START)) {
+        m->field++;
         return;
     }
-    switch (t->field) {
-    case START: add_digit(&t->line.start, 16, c); break;
-    case END: add_digit(&t->line.end, 16, c); break;
-    case OFFSET: add_digit(&t->line.offset, 16, c); break;
-    case DEVICE: add_digit(&t->line.device, 16, c); break;
-    case PERMS: t->line.readable |= c == 'r'; break;
-    case INODE: add_digit(&t->line.inode, 10, c); break;
+    switch (m->field) {
+    case START: line->start = with_digit(line->start, 16, c); break;
+    case END: line->end = with_digit(line->end, 16, c); break;
+    case OFFSET: line->offset = with_digit(line->offset, 16, c); break;
+    case DEVICE:
+        line->device = (uint32_t)with_digit(line->device, 16, c);
+        break;
+    case PERMS: line->readable |= c == 'r'; break;
+    case INODE: line->inode = with_digit(line->inode, 10, c); break;
     default: break;
     }
 }
 
-void maps_feed(struct maps_text *t, const char *text, size_t size,
-               maps_take *take, void *arg)
-{
-    for (size_t i = 0; i < size; i++) {
-        if (text[i] != '\n') {
-            take_char(t, text[i]);
-            continue;
-        }
-        take(arg, &t->line);
-        t->line = (struct maps_line){0};
-        t->field = START;
-        t->lines++;
-    }
-}
-
 /* Of the thread: that of a process whose first thread has ended is empty. */
-bool maps_each_by(char *buffer, size_t room, maps_take *take, void *arg)
+void maps_open(struct maps *m, char *text, size_t room)
 {
-    struct maps_text t = {.field = START};
-    long fd = sys(SYS_openat, AT_FDCWD, "/proc/thread-self/maps",
-                  O_RDONLY | O_CLOEXEC);
-    long n;
-
-    if (fd < 0)
-        return false;
-    while ((n = sys(SYS_read, fd, buffer, room)) > 0)
-        maps_feed(&t, buffer, (size_t)n, take, arg);
-    sys(SYS_close, fd);
-    return n == 0 && t.lines;
+    *m = (struct maps){
+        .text = text,
+        .room = room < UINT16_MAX ? (uint16_t)room : UINT16_MAX};
+    m->fd = (int)sys(SYS_openat, AT_FDCWD, "/proc/thread-self/maps",
+                     O_RDONLY | O_CLOEXEC);
 }
 
-bool maps_each(maps_take *take, void *arg)
+static bool more(struct maps *m)
 {
-    char text[64]; /* on somebody's stack: G4 */
+    long n = sys(SYS_read, m->fd, m->text, m->room);
 
-    return maps_each_by(text, sizeof(text), take, arg);
+    m->at_end = n == 0;
+    m->at = 0;
+    m->size = n > 0 ? (uint16_t)n : 0;
+    return n > 0;
+}
+
+bool maps_next(struct maps *m)
+{
+    char c;
+
+    m->line = (struct maps_line){0};
+    m->field = START;
+    while (m->at < m->size || more(m)) {
+        c = m->text[m->at++];
+        if (c == '\n') {
+            m->lines++;
+            return true;
+        }
+        take_char(m, c);
+    }
+    return false;
+}
+
+bool maps_close(struct maps *m)
+{
+    if (m->fd >= 0)
+        sys(SYS_close, m->fd);
+    return m->at_end && m->lines;
 }

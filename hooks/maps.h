@@ -10,9 +10,9 @@
 struct maps_line {
     uint64_t start, end;
     uint64_t offset; /* in the file */
-    uint64_t device; /* 0: none, else some number of it */
     uint64_t inode;
-    uint64_t readable; /* 1, or 0 */
+    uint32_t device; /* 0: none, else some number of it */
+    bool readable;
 };
 
 /* Is it a file's, or shared memory? The first System V segment of a boot has
@@ -22,23 +22,31 @@ static inline bool maps_is_file(const struct maps_line *line)
     return line->device || line->inode;
 }
 
-typedef void maps_take(void *arg, const struct maps_line *line);
-
-/* Text is taken in by the piece, cut anywhere. Begins as {0}. */
-struct maps_text {
-    struct maps_line line;
-    unsigned field;
-    unsigned lines;
-};
-void maps_feed(struct maps_text *t, const char *text, size_t size,
-               maps_take *take, void *arg);
-
 /*
- * Each mapping; one that comes, goes or changes meanwhile may be missed or
- * seen in parts. Returns false when they cannot be read, or not to the end.
+ * The lines are gone through by
+ *     for (maps_open(&m, text, sizeof(text)); maps_next(&m);) ... m.line ...
+ *     whole = maps_close(&m);
+ * A mapping that comes, goes or changes meanwhile may be missed, or seen in
+ * parts. What is done with a line is done with nothing of this on the stack
+ * but the struct and the text: G4.
  */
-bool maps_each(maps_take *take, void *arg);
-/* The same through a buffer that is not on the stack: fewer calls. */
-bool maps_each_by(char *buffer, size_t room, maps_take *take, void *arg);
+struct maps {
+    struct maps_line line;
+    char *text;
+    uint16_t room;
+    uint16_t at, size; /* of what is in text */
+    uint8_t field;
+    bool at_end;
+    uint32_t lines; /* so far */
+    int fd;
+};
+
+#define MAPS_TEXT 64 /* on somebody's stack; a larger one takes fewer calls */
+
+void maps_open(struct maps *m, char *text, size_t room);
+/* False: there is none any more, or it cannot be read. */
+bool maps_next(struct maps *m);
+/* False: they were not read, or not to the end. */
+bool maps_close(struct maps *m);
 
 #endif

@@ -33,25 +33,22 @@ size_t shm_segment_size(int id)
  * attached: the first page may be gone, and others. This takes every file's
  * mapping that lies so, which may be one too many, never one too few.
  */
-struct attached {
-    uintptr_t start;
-    uintptr_t end;
-};
-
-static void take(void *arg, const struct maps_line *line)
+__attribute__((noinline)) /* for its buffer */
+static uintptr_t last_piece_end(uintptr_t start)
 {
-    struct attached *a = arg;
+    uintptr_t end = start + PAGE_SIZE; /* not attached: the call fails */
+    char text[MAPS_TEXT];
+    struct maps m;
 
-    if (maps_is_file(line) && line->start >= a->start &&
-        line->offset == line->start - a->start)
-        a->end = line->end;
+    for (maps_open(&m, text, sizeof(text)); maps_next(&m);)
+        if (maps_is_file(&m.line) && m.line.start >= start &&
+            m.line.offset == m.line.start - start)
+            end = m.line.end;
+    return maps_close(&m) ? end : USER_END;
 }
 
 uintptr_t shm_attached_end(uintptr_t start)
 {
-    struct attached a = {.start = start};
-
-    if ((!subscribed() && !lapse_observing) || !maps_each(take, &a))
-        return USER_END;
-    return a.end ? a.end : start + PAGE_SIZE; /* not attached: it fails */
+    return subscribed() || lapse_observing ? last_piece_end(start)
+                                           : USER_END;
 }

@@ -82,23 +82,22 @@ take_registers(struct trace_stack *to)
     return sp;
 }
 
-struct search {
-    uintptr_t at; /* in the mapping wanted */
-    uintptr_t start;
-    uintptr_t guard_end; /* of the last mapping nobody can read */
-    bool guarded;
-};
-
-static void look(void *arg, const struct maps_line *line)
+/* Where the mapping begins that holds `at`, or 0. */
+static uintptr_t mapping_of(uintptr_t at, bool *guarded, char *buffer,
+                            size_t room)
 {
-    struct search *s = arg;
+    uintptr_t start = 0, guard_end = 0; /* of the last nobody can read */
+    struct maps m;
 
-    if (!line->readable)
-        s->guard_end = line->end;
-    else if (s->at >= line->start && s->at < line->end) {
-        s->start = line->start;
-        s->guarded = s->guard_end == line->start;
+    for (maps_open(&m, buffer, room); maps_next(&m);) {
+        if (!m.line.readable) {
+            guard_end = m.line.end;
+        } else if (at >= m.line.start && at < m.line.end) {
+            start = m.line.start;
+            *guarded = guard_end == start;
+        }
     }
+    return maps_close(&m) ? start : 0;
 }
 
 /* Is it the one that runs on the stack of the process? */
@@ -111,17 +110,19 @@ static __attribute__((noinline)) void learn(char *buffer, size_t room)
 {
     uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
     bool of_process = is_first(thread);
-    struct search s = {.at = of_process ? first.top : thread};
-    bool known = maps_each_by(buffer, room, look, &s) && s.start &&
+    uintptr_t at = of_process ? first.top : thread;
+    bool guarded = false;
+    uintptr_t start = mapping_of(at, &guarded, buffer, room);
+    bool known = start &&
                  (of_process ||
-                  (s.guarded &&
+                  (guarded &&
                    (first.thread || sys(SYS_gettid) != sys(SYS_getpid))));
 
     /* release S1: pairs with S2, for who has our thread pointer; a handler
      * that interrupts this finds the same */
-    atomic_store_explicit(&own.low, known ? s.start : 1,
+    atomic_store_explicit(&own.low, known ? start : 1,
                           memory_order_relaxed);
-    atomic_store_explicit(&own.high, known ? s.at : 1, memory_order_release);
+    atomic_store_explicit(&own.high, known ? at : 1, memory_order_release);
 }
 
 void snapshot_start(uintptr_t top, uintptr_t thread)

@@ -210,19 +210,26 @@ static void publish_inline(struct release *r, struct subscriber *s,
                              memory_order_relaxed);
 }
 
+/* Not inlined: G4's stack. */
+__attribute__((noinline))
+static bool no_record(const struct subscriber *s, const struct record *what)
+{
+    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
+
+    /* seq_cst B1: before OVERFLOW */
+    atomic_fetch_or_explicit(&lapse_in_flight.slot[what->slot].blind, bit,
+                             memory_order_seq_cst);
+    release_overflow(bit);
+    return false;
+}
+
 bool release_record(struct subscriber *s, const struct record *what)
 {
     uint32_t generation = subscriber_generation(s);
-    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
     struct record *rec = pool_take(&s->pool);
 
-    if (!rec) {
-        /* seq_cst B1: before OVERFLOW */
-        atomic_fetch_or_explicit(&lapse_in_flight.slot[what->slot].blind, bit,
-                                 memory_order_seq_cst);
-        release_overflow(bit);
-        return false;
-    }
+    if (!rec)
+        return no_record(s, what);
     rec->start = what->start;
     rec->end = what->end;
     rec->reason = what->reason;

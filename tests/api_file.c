@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 
 #include "api.h"
 
@@ -533,52 +532,6 @@ static void test_counts(void)
     close(fd);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-static struct {
-    char path[32], *at;
-    int fd;
-} cut;
-
-static void cut_file(void)
-{
-    madvise(cut.at, PAGE, MADV_REMOVE);
-    fallocate(cut.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE);
-    need(!ftruncate(cut.fd, LEN / 2), "ftruncate");
-    close(open(cut.path, O_RDWR | O_TRUNC));
-}
-
-/* As lapse.3 says, with what libc and this program take. */
-static void test_stack(void)
-{
-    static char stack[32768];
-    static ucontext_t here, there;
-    static size_t unused;
-
-    strcpy(cut.path, "/tmp/lapse-XXXXXX");
-    cut.fd = mkstemp(cut.path);
-    need(cut.fd >= 0 && !ftruncate(cut.fd, LEN), "a file");
-    cut.at = mmap(NULL, LEN, PROT_READ, MAP_SHARED, cut.fd, 0);
-    need(cut.at != MAP_FAILED && !lapse_watch(sub, cut.at, LEN), "a watch");
-    cut_file(); /* so libc's functions are bound */
-    memset(stack, 1, sizeof stack);
-    getcontext(&there);
-    there.uc_stack.ss_sp = stack;
-    there.uc_stack.ss_size = sizeof stack;
-    there.uc_link = &here;
-    makecontext(&there, cut_file, 0);
-    swapcontext(&here, &there);
-    while (stack[unused] == 1)
-        unused++;
-    check(sizeof stack - unused < 1536 + 192, "files: %zu bytes of stack",
-          sizeof stack - unused);
-    drain();
-    unlink(cut.path);
-    munmap(cut.at, LEN);
-    lapse_unwatch(sub, cut.at, LEN);
-    close(cut.fd);
-}
-#endif
-
 int main(void)
 {
     pthread_t thread;
@@ -594,8 +547,5 @@ int main(void)
     test_counts();
     test_race();
     test_cancel();
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    test_stack();
-#endif
     return api_end();
 }

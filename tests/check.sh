@@ -74,6 +74,17 @@ else
 fi
 run api_file 60 "$build/tests/api_file"
 if [ -z "$san" ]; then
+    run stack_use 60 "$build/tests/api_stack_use"
+    run stack_use_backstop 60 env LAPSE_BACKSTOP=uffd \
+        "$build/tests/api_stack_use"
+    traces=$(mktemp -d)
+    run stack_use_traced 60 env LAPSE_TRACE="$traces" LAPSE_STACKS=4 \
+        "$build/tests/api_stack_use" 1280
+    rm -rf "$traces"
+else
+    skip stack_use "a sanitizer's frames are larger"
+fi
+if [ -z "$san" ]; then
     run api_threads 120 "$build/tests/api_threads"
 else
     skip api_threads "a sanitizer keeps the stacks of threads"

@@ -20,37 +20,49 @@ static const char text[] =
     "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0    [vsyscall]\n";
 
 static const struct maps_line lines[] = {
-    {0x55d0c8a00000, 0x55d0c8a02000, 0, 0xfe00, 1311, 1},
-    {0x7f0000000000, 0x7f0000100000, 0x42000, 1, 0, 1},
-    {0x7f0000200000, 0x7f0000300000, 0, 0, 0, 1},
-    {0x7f0000400000, 0x7f0000401000, 0xffff0000, 0x1030a, UINT64_MAX, 1},
-    {0xffffffffff600000, 0xffffffffff601000, 0, 0, 0, 0},
+    {0x55d0c8a00000, 0x55d0c8a02000, 0, 1311, 0xfe00, true},
+    {0x7f0000000000, 0x7f0000100000, 0x42000, 0, 1, true},
+    {0x7f0000200000, 0x7f0000300000, 0, 0, 0, true},
+    {0x7f0000400000, 0x7f0000401000, 0xffff0000, UINT64_MAX, 0x1030a, true},
+    {0xffffffffff600000, 0xffffffffff601000, 0, 0, 0, false},
 };
 #define LINES (sizeof(lines) / sizeof(lines[0]))
 
-static void expect_next(void *arg, const struct maps_line *line)
-{
-    size_t *at = arg;
-
-    cr_assert_lt(*at, LINES);
-    cr_expect(!memcmp(line, &lines[*at], sizeof(*line)), "line %zu", *at);
-    ++*at;
-}
-
 Test(maps, takes_text_in_pieces_of_any_size)
 {
-    for (size_t piece = 1; piece <= sizeof(text); piece++) {
-        struct maps_text t = {0};
-        size_t at = 0;
+    int file = memfd_create("text", 0);
+    char piece[sizeof(text)];
 
-        for (size_t i = 0; i < sizeof(text) - 1; i += piece)
-            maps_feed(&t, text + i,
-                      sizeof(text) - 1 - i < piece ? sizeof(text) - 1 - i
-                                                   : piece,
-                      expect_next, &at);
-        cr_expect_eq(at, LINES, "pieces of %zu", piece);
-        cr_expect_eq(t.lines, LINES);
+    cr_assert_eq(write(file, text, sizeof(text) - 1), sizeof(text) - 1);
+    for (uint16_t room = 1; room <= sizeof(text); room++) {
+        struct maps m = {.text = piece, .room = room, .fd = dup(file)};
+
+        lseek(file, 0, SEEK_SET);
+        for (size_t i = 0; i < LINES; i++) {
+            cr_assert(maps_next(&m), "line %zu, pieces of %u", i, room);
+            cr_expect(!memcmp(&m.line, &lines[i], sizeof(m.line)),
+                      "line %zu, pieces of %u", i, room);
+        }
+        cr_expect_not(maps_next(&m));
+        cr_expect_eq(m.lines, LINES);
+        cr_expect(maps_close(&m));
     }
+}
+
+Test(maps, says_when_it_did_not_read_them)
+{
+    char piece[MAPS_TEXT];
+    struct maps m = {.text = piece, .room = sizeof(piece), .fd = -1};
+
+    cr_expect_not(maps_next(&m));
+    cr_expect_not(maps_close(&m), "no file");
+    m = (struct maps){.text = piece, .room = sizeof(piece),
+                      .fd = memfd_create("empty", 0)};
+    cr_expect_not(maps_next(&m));
+    cr_expect_not(maps_close(&m), "an empty one");
+    maps_open(&m, piece, sizeof(piece));
+    cr_expect(maps_next(&m));
+    cr_expect_not(maps_close(&m), "left before the end");
 }
 
 Test(maps, knows_shared_memory_without_inode_from_anonymous)
@@ -62,39 +74,39 @@ Test(maps, knows_shared_memory_without_inode_from_anonymous)
     cr_expect_not(maps_is_file(&lines[4]));
 }
 
-struct wanted {
-    uintptr_t at;
-    struct maps_line line;
-};
-
-static void look_for(void *arg, const struct maps_line *line)
+/* The one that holds `at`; false when they cannot be read. */
+static bool look_for(uintptr_t at, struct maps_line *line)
 {
-    struct wanted *w = arg;
+    char piece[MAPS_TEXT];
+    struct maps m;
 
-    if (w->at >= line->start && w->at < line->end)
-        w->line = *line;
+    for (maps_open(&m, piece, sizeof(piece)); maps_next(&m);)
+        if (at >= m.line.start && at < m.line.end)
+            *line = m.line;
+    return maps_close(&m);
 }
 
 Test(maps, finds_a_mapping_of_this_process)
 {
     int file = memfd_create("maps", 0);
-    struct wanted w = {0};
+    struct maps_line line = {0};
+    uintptr_t at;
 
     cr_assert_eq(ftruncate(file, 8 * 4096), 0);
-    w.at = (uintptr_t)mmap(NULL, 2 * 4096, PROT_READ, MAP_SHARED, file, 4096);
-    cr_assert(maps_each(look_for, &w));
-    cr_expect_eq(w.line.start, w.at);
-    cr_expect_eq(w.line.end, w.at + 2 * 4096);
-    cr_expect_eq(w.line.offset, 4096);
-    cr_expect(w.line.inode);
+    at = (uintptr_t)mmap(NULL, 2 * 4096, PROT_READ, MAP_SHARED, file, 4096);
+    cr_assert(look_for(at, &line));
+    cr_expect_eq(line.start, at);
+    cr_expect_eq(line.end, at + 2 * 4096);
+    cr_expect_eq(line.offset, 4096);
+    cr_expect(line.inode);
 }
 
 static void *without_first_thread(void *arg)
 {
-    struct wanted w = {.at = (uintptr_t)text};
+    struct maps_line line = {0};
 
     usleep(50000); /* the first thread ends */
-    _exit(maps_each(look_for, &w) && w.line.start ? 0 : 1);
+    _exit(look_for((uintptr_t)text, &line) && line.start ? 0 : 1);
     return arg;
 }
 
