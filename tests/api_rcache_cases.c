@@ -210,7 +210,8 @@ static long pinned_kib(void)
 
 static void f1(long mallocs)
 {
-    enum { N = 64 };
+    enum { N = 64, KIB = 64 }; /* 4 MiB: anybody may pin 8 */
+    const size_t len = KIB << 10;
     lapse_region *r;
     char *p[N];
     struct lapse_rcache_stats s;
@@ -218,26 +219,26 @@ static void f1(long mallocs)
 
     start((struct lapse_rcache_limits){0});
     for (int i = 0; i < N; i++) {
-        p[i] = map_at(NULL, MIB);
-        memset(p[i], 1, MIB);
-        if (lapse_rcache_get(cache, p[i], MIB, 1, &r))
+        p[i] = map_at(NULL, len);
+        memset(p[i], 1, len);
+        if (lapse_rcache_get(cache, p[i], len, 1, &r))
             exit(1);
         lapse_rcache_put(cache, r);
     }
-    expect(pinned_kib() >= N * 1024, "F1: not pinned", pinned_kib());
+    expect(pinned_kib() >= N * KIB, "F1: not pinned", pinned_kib());
     for (int i = 0; i < N / 2; i++)
-        munmap(p[i], MIB);
+        munmap(p[i], len);
     sleep_ms(LAPSE_RCACHE_IDLE_MS + 150); /* and the machine's own delays */
     s = stats_of(cache);
     expect(s.deregistered == N / 2, "F1: kept while idle",
            (long)s.deregistered);
-    expect(pinned_kib() <= N / 2 * 1024 + 64, "F1: still pinned",
+    expect(pinned_kib() <= N / 2 * KIB + 64, "F1: still pinned",
            pinned_kib());
     /* A million hits of others, no miss: they drain, too. */
     for (int i = N / 2; i < N - 1; i++)
-        munmap(p[i], MIB);
+        munmap(p[i], len);
     for (int i = 0; i < 1000000; i++) {
-        if (lapse_rcache_get(cache, p[N - 1], MIB, 1, &r))
+        if (lapse_rcache_get(cache, p[N - 1], len, 1, &r))
             exit(1);
         lapse_rcache_put(cache, r);
     }

@@ -47,6 +47,7 @@ try() {
     limited "$tmp/bare" "$@" || {
         bad=1
         echo "FAILED  G1 $name: exit status $? without any preload"
+        tail -n 3 "$tmp/bare"
         return
     }
     for other in $allocators; do
@@ -70,7 +71,7 @@ try() {
 }
 
 allocators=$victims/lib_first.so
-try "ls" ls -R /usr/share
+try "ls" ls -R "$build"
 try "java" java -version
 try "node" node -e 0
 jemalloc=$(ls /usr/lib/*/libjemalloc.so.2 2> /dev/null | head -n 1)
