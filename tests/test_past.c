@@ -352,6 +352,27 @@ Test(past, folded_stacks, .init = begin)
     free(text);
 }
 
+/* An event whose type found no room in the file. */
+Test(past, a_type_without_a_name, .init = begin)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    process->type = calloc(2, sizeof(*process->type));
+    cr_assert_not_null(process->type);
+    process->types = 2;
+    process->type[1].count = 3;
+    done();
+    past_print(&past, out, 10);
+    past_json(&past, out, 10);
+    fclose(out);
+    cr_assert_not_null(strstr(text, "event of type 1: 3\n"));
+    cr_assert_not_null(strstr(text, "\"name\": null"));
+    free(text);
+    past_free(&past);
+}
+
 /* A clock that lies, by more than a double tells apart: the axis has an end. */
 Test(past, centuries, .init = begin, .timeout = 20)
 {
