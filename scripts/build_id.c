@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NOTES_MAX = 4096, HEADERS_MAX = 64 };
@@ -73,7 +72,15 @@ static bool file_build_id_is(int fd, const uint8_t *id, size_t len)
     return found_len == len && (!len || !memcmp(found, id, len));
 }
 
-bool build_id_is(const char *file, const uint8_t *id, size_t len)
+bool file_is_older(const struct stat *st, uint64_t than)
+{
+    return (uint64_t)st->st_ctim.tv_sec * 1000000000u +
+               (uint64_t)st->st_ctim.tv_nsec <
+           than;
+}
+
+bool build_id_is(const char *file, const uint8_t *id, size_t len,
+                 uint64_t loaded)
 {
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
@@ -81,7 +88,8 @@ bool build_id_is(const char *file, const uint8_t *id, size_t len)
 
     if (fd < 0)
         return false;
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode))
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) &&
+        (len || file_is_older(&st, loaded)))
         is = file_build_id_is(fd, id, len);
     close(fd);
     return is;

@@ -21,6 +21,7 @@ struct source {
     uint64_t realtime;                 /* of it */
     unsigned ring;
     uint64_t kinds[TRACE_USER + 1]; /* how many, shown or not */
+    pid_t pid; /* of who writes; in a namespace it knows itself by another */
     bool over; /* nobody writes there any more */
     struct told {
         uint64_t subscribers; /* PUBLISH of this turn, before the RELEASE */

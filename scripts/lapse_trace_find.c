@@ -212,23 +212,20 @@ void sources_look(struct sources *all)
         look_in(all, all->dir[i], false);
 }
 
-/*
- * Whether its process still has the file mapped: it has not when it is gone,
- * a zombie, runs another program, or its pid is another one's. The device of
- * a line is not always that of stat(), so the name will do as well.
- */
-static bool still_mapped(const struct source *s)
+/* Not when that process is gone, a zombie, runs another program, or its pid is
+ * another one's. The device of a line is not always that of stat(), so the name
+ * will do as well. errno: why it cannot be known. */
+static bool has_mapped(const struct source *s, const char *pid)
 {
-    char pid[16], line[PATH_MAX + 256];
+    char line[PATH_MAX + 256];
     unsigned major, minor;
     unsigned long ino;
     bool found = false;
-    FILE *maps;
+    FILE *maps = open_maps(pid);
 
-    snprintf(pid, sizeof(pid), "%u", trace_head(s->trace)->pid);
-    maps = open_maps(pid);
     if (!maps)
-        return errno != ENOENT && !kill((pid_t)atoi(pid), 0);
+        return false;
+    errno = 0;
     while (!found && fgets(line, sizeof(line), maps)) {
         const char *path = strchr(line, '/');
 
@@ -240,6 +237,60 @@ static bool still_mapped(const struct source *s)
     }
     fclose(maps);
     return found;
+}
+
+/* Is this how that process is known in a namespace of its own? */
+static bool is_known_as(const char *process, pid_t pid)
+{
+    char line[256], *last;
+    FILE *status;
+    bool is = false;
+
+    snprintf(line, sizeof(line), "/proc/%.20s/status", process);
+    status = fopen(line, "r");
+    while (status && fgets(line, sizeof(line), status))
+        if (!strncmp(line, "NSpid:", 6)) {
+            last = strrchr(line, '\t');
+            is = last && last > line + 6 && atoi(last) == (int)pid;
+            break;
+        }
+    if (status)
+        fclose(status);
+    return is;
+}
+
+/* One in another namespace of pids: a container's, seen from outside. */
+static pid_t find_elsewhere(const struct source *s)
+{
+    DIR *dir = opendir("/proc");
+    pid_t pid = (pid_t)trace_head(s->trace)->pid, found = 0;
+    struct dirent *entry;
+
+    while (dir && !found && (entry = readdir(dir)))
+        if (is_number(entry->d_name) && is_known_as(entry->d_name, pid) &&
+            has_mapped(s, entry->d_name))
+            found = atoi(entry->d_name);
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+/* Whether its process still has the file mapped. */
+static bool still_mapped(struct source *s)
+{
+    char pid[16];
+    int why;
+
+    if (!s->pid)
+        s->pid = (pid_t)trace_head(s->trace)->pid;
+    snprintf(pid, sizeof(pid), "%d", (int)s->pid);
+    if (has_mapped(s, pid))
+        return true;
+    why = errno;
+    if (s->pid != (pid_t)trace_head(s->trace)->pid)
+        return false;
+    s->pid = find_elsewhere(s);
+    return s->pid || (why && why != ENOENT && !kill((pid_t)atoi(pid), 0));
 }
 
 bool sources_over(struct sources *all)

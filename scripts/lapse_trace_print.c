@@ -11,7 +11,7 @@
 #include "text.h"
 
 /* Whether the file of a segment is the one that was loaded: asked once. */
-static bool file_is_its(const struct trace_segment *segment)
+static bool file_is_its(struct trace *t, const struct trace_segment *segment)
 {
     static struct known {
         const struct trace_segment *segment;
@@ -22,7 +22,8 @@ static bool file_is_its(const struct trace_segment *segment)
     if (k->segment != segment)
         *k = (struct known){segment,
                             build_id_is(segment->name, segment->build_id,
-                                        segment->build_id_len)};
+                                        segment->build_id_len,
+                                        trace_realtime(t, segment->loaded))};
     return k->is;
 }
 
@@ -34,7 +35,7 @@ struct place place_of(struct trace *t, uint64_t pc, uint64_t ticks)
         return p;
     p.offset = pc - p.segment->bias;
     /* The call, not what comes behind it, which may be another function. */
-    if (file_is_its(p.segment))
+    if (file_is_its(t, p.segment))
         p.symbol = symbols_find(p.segment->name, p.offset - 1);
     return p;
 }

@@ -178,7 +178,10 @@ static void own_events(FILE *out, const struct past_process *process)
         if (!process->type[i].count)
             continue;
         fputs("  event ", out);
-        put_text(out, process->type[i].name, strlen(process->type[i].name));
+        if (process->type[i].name)
+            put_name(out, process->type[i].name);
+        else /* it found no room there, as the disk was full */
+            fprintf(out, "of type %zu", i);
         fprintf(out, ": %" PRIu64 "\n", process->type[i].count);
     }
 }

@@ -16,7 +16,7 @@
 
 /* `pc` of a caller comes behind the call: the symbol is that of the call. A
  * file that was exchanged since has none. */
-static uint32_t frame_at(struct past *past, uint64_t pc,
+static uint32_t frame_at(struct past *past, struct trace *trace, uint64_t pc,
                          const struct trace_segment *segment, bool caller,
                          const char *symbol)
 {
@@ -31,7 +31,8 @@ static uint32_t frame_at(struct past *past, uint64_t pc,
     offset = pc - segment->bias;
     frame = past_frame(past, segment->name, build_id, offset, symbol);
     if (past->frames > before && !symbol &&
-        build_id_is(segment->name, segment->build_id, segment->build_id_len))
+        build_id_is(segment->name, segment->build_id, segment->build_id_len,
+                    trace_realtime(trace, segment->loaded)))
         past_frame_call(past, frame,
                         symbols_find(segment->name, offset - caller));
     return frame;
@@ -45,7 +46,7 @@ static uint32_t stack_of_pc(struct past *past, struct trace *trace,
 
     if (!release->pc)
         return past_stack(past, NULL, 0, false, true);
-    frame = frame_at(past, release->pc,
+    frame = frame_at(past, trace, release->pc,
                      trace_segment(trace, release->pc - 1, release->head.ticks),
                      true, NULL);
     return past_stack(past, &frame, 1, false, true);
@@ -66,8 +67,8 @@ static uint32_t stack_of(struct past *past, struct past_process *process,
         return stack_of_pc(past, trace, (const void *)record);
     }
     for (size_t i = 0; i < n; i++)
-        index[i] = frame_at(past, frames[i].pc, frames[i].segment, i > 0,
-                            frames[i].symbol);
+        index[i] = frame_at(past, trace, frames[i].pc, frames[i].segment,
+                            i > 0, frames[i].symbol);
     return past_stack(past, index, (uint32_t)n, true, end != UNWIND_WHOLE);
 }
 

@@ -31,13 +31,17 @@ static bool task_line(pid_t pid, pid_t tid, const char *name, char *line,
     return got > 0;
 }
 
+/* Of a thread of the kernel it says zeros, which would be a read(). */
 static void read_call(struct remote_call *call, const char *line)
 {
-    call->nr = -1;
-    sscanf(line, "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-                 " %" SCNx64 " %" SCNx64, &call->nr, &call->args[0],
-           &call->args[1], &call->args[2], &call->args[3], &call->args[4],
-           &call->args[5]);
+    uint64_t sp = 0;
+    int got = sscanf(line, "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+                           " %" SCNx64 " %" SCNx64 " %" SCNx64, &call->nr,
+                     &call->args[0], &call->args[1], &call->args[2],
+                     &call->args[3], &call->args[4], &call->args[5], &sp);
+
+    if (got < 1 || (got == 8 && !sp))
+        call->nr = -1;
 }
 
 /* What /proc says of a thread while nobody disturbs it. */

@@ -38,7 +38,10 @@ static bool find_segment(struct stack *s, uint64_t address)
         address < s->segment->end)
         return true;
     s->segment = trace_segment(s->trace, address, s->ticks);
-    s->file = s->segment ? unwind_file_of(s->segment) : NULL;
+    s->file = NULL;
+    if (s->segment)
+        s->file = unwind_file_of(s->segment,
+                                 trace_realtime(s->trace, s->segment->loaded));
     return s->segment;
 }
 

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static struct unwind_file *files;
@@ -123,20 +122,19 @@ static void map_vdso(struct unwind_file *f)
 
 static void map_file(struct unwind_file *f)
 {
-    struct stat st;
     void *map = MAP_FAILED;
     /* The name comes out of a trace: it may be a FIFO or a terminal. */
     int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0)
         return;
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
-        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (!fstat(fd, &f->st) && S_ISREG(f->st.st_mode) && f->st.st_size > 0)
+        map = mmap(NULL, (size_t)f->st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (map == MAP_FAILED)
         return;
     f->bytes = map;
-    f->size = (size_t)st.st_size;
+    f->size = (size_t)f->st.st_size;
     f->mapped = true;
 }
 
@@ -159,7 +157,8 @@ static struct unwind_file *file_open(const char *path)
     return f;
 }
 
-const struct unwind_file *unwind_file_of(const struct trace_segment *s)
+const struct unwind_file *unwind_file_of(const struct trace_segment *s,
+                                         uint64_t loaded)
 {
     struct unwind_file *f = files;
 
@@ -167,10 +166,12 @@ const struct unwind_file *unwind_file_of(const struct trace_segment *s)
         f = f->next;
     if (!f)
         f = file_open(s->name);
-    /* Not all have a build id; those that have none may look alike. */
+    /* Not all have a build id; those that have none may look alike, and one
+     * that was put in the place of the other is newer. */
     if (!f || !f->bytes || f->start != s->start - s->bias ||
         f->end != s->end - s->bias || f->build_id_len != s->build_id_len ||
-        memcmp(f->build_id, s->build_id, s->build_id_len))
+        memcmp(f->build_id, s->build_id, s->build_id_len) ||
+        (!f->build_id_len && f->mapped && !file_is_older(&f->st, loaded)))
         return NULL;
     return f;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "shim/trace_file.h"
 
@@ -15,6 +16,7 @@ struct unwind_file {
     const uint8_t *bytes; /* NULL: there is none, or another one */
     size_t size;
     bool mapped; /* by us */
+    struct stat st;
     uint8_t build_id_len;
     uint8_t build_id[32];
     uint64_t start, end; /* whole pages; here and below addresses as in it */
@@ -23,11 +25,12 @@ struct unwind_file {
 };
 
 /*
- * The file of that segment, if it is the one that was loaded; NULL: it is not
- * there, has changed, or cannot be read. Each is opened once, and stays until
- * unwind_files_free().
+ * The file of that segment, if it is the one that was loaded, at that moment in
+ * ns since 1970; NULL: it is not there, has changed, or cannot be read. Each is
+ * opened once, and stays until unwind_files_free().
  */
-const struct unwind_file *unwind_file_of(const struct trace_segment *segment);
+const struct unwind_file *unwind_file_of(const struct trace_segment *segment,
+                                         uint64_t loaded);
 void unwind_files_free(void);
 
 /* What is at that address of the file, `bytes` long; NULL: not in it, or not

@@ -14,6 +14,7 @@
 
 /* Names that tell our files of one pid apart. */
 #define FILES_MAX 10000
+#define OWN_MODE (S_IRUSR | S_IWUSR)
 
 static void put_number(char **p, unsigned long n)
 {
@@ -75,6 +76,15 @@ int own_dir_open(struct own_dir *dir, const char *path)
     return err ? err : check(dir->path);
 }
 
+/* The program's umask may have taken from the mode what we must have. */
+static void set_mode(long fd)
+{
+    struct stat st;
+
+    if (!sys(SYS_fstat, fd, &st) && (st.st_mode & ACCESSPERMS) != OWN_MODE)
+        sys(SYS_fchmod, fd, OWN_MODE);
+}
+
 static long file_new(struct own_dir *dir, const char *suffix)
 {
     for (unsigned n = 0; n < FILES_MAX; n++) {
@@ -87,9 +97,13 @@ static long file_new(struct own_dir *dir, const char *suffix)
         put_number(&p, n);
         strcpy(p, suffix);
         fd = sys(SYS_openat, AT_FDCWD, dir->path,
-                 O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd != -EEXIST)
-            return fd;
+                 O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                 OWN_MODE);
+        if (fd == -EEXIST)
+            continue;
+        if (fd >= 0)
+            set_mode(fd);
+        return fd;
     }
     return -EEXIST;
 }

@@ -68,6 +68,13 @@ says() { # STATUS TEXT COMMAND...
 says 2 'no process was named' "$lapse" stacks
 says 2 "wants a number, not 'x'" "$lapse" stacks x
 says 125 'there is no process 4999999' "$lapse" stacks 4999999
+if [ "$(cat /proc/2/comm 2> /dev/null)" = kthreadd ] && [ "$(id -u)" = 0 ]; then
+    "$lapse" stacks 2 > "$tmp/out" 2> "$tmp/err"
+    grep -q '^thread 2 ' "$tmp/out" || fail "a thread of the kernel"
+    grep -q 'in the call' "$tmp/out" && fail "the kernel waits in a call"
+else
+    echo "skip: threads of the kernel, which are not to be seen here"
+fi
 if [ "$(id -u)" = 0 ]; then
     cp "$lapse" "$tmp/lapse" && chmod 755 "$tmp" "$tmp/lapse"
     says 125 'is that of user 0' setpriv --reuid 65534 --clear-groups \

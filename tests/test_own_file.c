@@ -51,6 +51,21 @@ Test(own_file, takes_the_next_name, .init = start, .fini = end)
     }
 }
 
+/* Who may read it is not for the program's umask to say. */
+Test(own_file, is_its_owners_with_any_umask, .init = start, .fini = end)
+{
+    char name[96];
+    struct stat st;
+    void *at;
+
+    cr_assert_eq(own_dir_open(&dir, base), 0);
+    umask(0777);
+    cr_assert_eq(own_file_map(&dir, ".x", 8192, NULL, &at), 0);
+    name_of(name, sizeof(name), 0);
+    cr_assert_eq(stat(name, &st), 0);
+    cr_expect_eq(st.st_mode & 07777, 0600);
+}
+
 /* A link in our way is passed by, wherever it leads. */
 Test(own_file, follows_no_link, .init = start, .fini = end)
 {

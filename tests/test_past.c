@@ -352,6 +352,48 @@ Test(past, folded_stacks, .init = begin)
     free(text);
 }
 
+/* An event whose type found no room in the file. */
+Test(past, a_type_without_a_name, .init = begin)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    process->type = calloc(2, sizeof(*process->type));
+    cr_assert_not_null(process->type);
+    process->types = 2;
+    process->type[1].count = 3;
+    done();
+    past_print(&past, out, 10);
+    past_json(&past, out, 10);
+    fclose(out);
+    cr_assert_not_null(strstr(text, "event of type 1: 3\n"));
+    cr_assert_not_null(strstr(text, "\"name\": null"));
+    free(text);
+    past_free(&past);
+}
+
+/* A clock that lies, by more than a double tells apart: the axis has an end. */
+Test(past, centuries, .init = begin, .timeout = 20)
+{
+    enum { MOST = 1 << 20 };
+    const uint64_t late = 3700240657885485000;
+    char *text = malloc(MOST);
+    FILE *out = fmemopen(text, MOST, "w");
+
+    cr_assert(text && out);
+    release(1, 10, 1, P(1), P(2));
+    for (unsigned i = 0; i < 20; i++)
+        release(1, late + 30 * i, 2 + i, P(1), P(2));
+    done();
+    past_picture(&past, out, 10);
+    cr_assert_eq(fflush(out), 0);
+    cr_assert(!ferror(out) && ftell(out) < MOST / 2);
+    fclose(out);
+    free(text);
+    past_free(&past);
+}
+
 /* Numbers at random in each record: nothing may crash, of what is shown. */
 Test(past, nonsense, .init = begin)
 {

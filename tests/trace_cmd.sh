@@ -181,9 +181,32 @@ interrupted() {
     kill -9 $writer; wait $writer 2>/dev/null; writer=
 }
 
+# In a container, whose processes know themselves by other numbers.
+namespace() {
+    if ! unshare -p -f true 2>/dev/null; then
+        echo "skip: --follow into a namespace, as none can be made"; return
+    fi
+    mkdir -m 700 "$tmp/ns"
+    # shellcheck disable=SC2016 # for that shell
+    LAPSE_TRACE=$tmp/ns unshare -p -f --kill-child sh -c \
+        '"$1" --write 0 & wait' sh "$build/tests/api_trace_read" &
+    writer=$!
+    until_true begun "$tmp/ns"
+    timeout 20 "$lapse" trace --follow --kind watch "$tmp/ns" 2>/dev/null &
+    local follower=$!
+    sleep 0.5
+    is "namespace: it runs" 1 "$("$lapse" trace --summary "$tmp/ns" |
+        grep -c running)"
+    is "namespace: --follow goes on" 0 "$(kill -0 $follower 2>&1; echo $?)"
+    kill -9 $writer; wait $writer 2>/dev/null; writer=
+    wait $follower
+    is "namespace: --follow ends when all were killed" 0 $?
+}
+
 wrong_use
 ended
 killed
 follow
 interrupted
+namespace
 exit $failed

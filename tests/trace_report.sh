@@ -133,6 +133,30 @@ replaced() {
     rm -r "$tmp/t"
 }
 
+# module NAME: one whose constructor of that name releases, without a build id
+module() {
+    printf '%s\n' '#include <sys/mman.h>' "__attribute__((constructor)) void $1(void)" \
+        '{ munmap(mmap(0, 4096, 3, 34, -1, 0), 4096); }' |
+        ${CC:-cc} -shared -fPIC -Wl,--build-id=none -o "$tmp/new.so" -xc - &&
+        mv "$tmp/new.so" "$tmp/plugin.so"
+}
+
+# What has no build id looks like another one of the same size.
+no_build_id() {
+    mkdir "$tmp/t"
+    module loaded_one
+    LAPSE_STACKS=4 LAPSE_TRACE=$tmp/t LD_PRELOAD=$build/liblapse.so \
+        /usr/bin/python3 -S -c "import ctypes; ctypes.CDLL('$tmp/plugin.so')"
+    is "without a build id" "1 1" "$(report --folded | grep -c loaded_one) $(
+        "$lapse" trace "$tmp/t" | grep -c loaded_one)"
+    module another_one
+    is "without a build id: another one now" "0 0 1" "$(
+        report --folded | grep -c another_one) $(
+        "$lapse" trace "$tmp/t" | grep -c another_one) $(
+        report --folded | grep -c 'plugin.so+0x')"
+    rm -r "$tmp/t" "$tmp/plugin.so"
+}
+
 # A shell and what it starts; one that runs; one that was killed.
 processes() {
     mkdir "$tmp/t"
@@ -169,7 +193,8 @@ names() {
 if ! command -v python3 >/dev/null; then
     echo "no python3 to read the documents with"; exit 77
 fi
-for part in usage example seen_by_strace cache replaced processes names; do
+for part in usage example seen_by_strace cache replaced no_build_id processes \
+    names; do
     $part
 done
 exit $failed
