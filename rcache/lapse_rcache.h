@@ -177,7 +177,8 @@ int lapse_rcache_stats(lapse_rcache *c, struct lapse_rcache_stats *out);
 /*
  * Deregister everything and free the cache. No other thread may use it.
  * Returns 0; -EBUSY: regions are in use. Then the cache is empty and works
- * on: put them, and destroy it.
+ * on: put them, and destroy it. Also where deregister_region gets one, however
+ * often: then that one is in the cache.
  * MT no; AS no; allocates nothing; CB no (-EDEADLK on the cache's thread);
  * fork: the child may; the registrar is not called.
  */
