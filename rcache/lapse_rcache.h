@@ -49,7 +49,7 @@ struct lapse_rcache_ops {
     /* Register [addr, addr + len), whole pages, and write what is needed to
      * use and to deregister it into `memory`: aligned to 16, with what an
      * earlier region left in it. Returns 0 or -errno. After -ENOMEM or
-     * -EAGAIN regions not in use are evicted, and after -EEXIST those that
+     * -EAGAIN regions not in use are evicted, after -EEXIST those of them that
      * overlap, and it is asked again; any other error goes to the caller. */
     int (*register_region)(void *addr, size_t len, unsigned access,
                            void *memory, void *arg);

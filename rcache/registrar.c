@@ -39,16 +39,6 @@ bool registrar_wants_room(int err)
     return err == -ENOMEM || err == -EAGAIN;
 }
 
-static void drop_overlapping(struct lapse_rcache *c, struct lapse_region *r)
-{
-    struct dead_list dead = {NULL};
-
-    cache_lock(c);
-    c->evicted += hear_overlapping(c, region_start(r), region_end(r), &dead);
-    cache_unlock(c);
-    gc_finish(c, &dead);
-}
-
 static int ask_once(struct lapse_rcache *c, struct lapse_region *r)
 {
     size_t len = region_end(r) - region_start(r);
@@ -83,7 +73,7 @@ int registrar_ask(struct lapse_rcache *c, struct lapse_region *r)
         if (!err || (!registrar_wants_room(err) && err != -EEXIST))
             return err;
         if (err == -EEXIST && !dropped) {
-            drop_overlapping(c, r);
+            evict_overlapping(c, region_start(r), region_end(r));
             dropped = true;
             continue;
         }

@@ -50,6 +50,26 @@ Test(rcache_make, overlapping_ones_go_where_the_device_wants_no_overlap)
     destroy(c);
 }
 
+Test(rcache_make, one_in_use_stays_where_the_device_wants_no_overlap)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *held = got(c, 1, 4, 1);
+
+    touch(c, unit_at(4), PAGES(2)); /* before that one, in the list of a page */
+    books.fail = 2;
+    books.error = -EEXIST;
+    cr_expect_eq(touch(c, unit_at(3), PAGES(4)), -EEXIST);
+    cr_expect_eq(stats_of(c).evicted, 1);
+    cr_expect_eq(books.deregistered, 1, "what was not in use went");
+    lapse_rcache_put(c, got(c, 1, 4, 1));
+    cr_expect_eq(books.registered, 2, "what was is there still");
+    lapse_rcache_put(c, held);
+    books.fail = 1;
+    cr_expect_eq(touch(c, unit_at(3), PAGES(4)), 0);
+    cr_expect_eq(books.deregistered, 2);
+    destroy(c);
+}
+
 static _Atomic int deregistering;
 
 static void slowly_deregister(void)
