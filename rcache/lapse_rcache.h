@@ -68,8 +68,8 @@ struct lapse_rcache_limits {
     size_t max_regions; /* cached at once; 0: 1048576, which is the most */
     size_t max_bytes;   /* cached at once; 0: no limit */
     size_t align;       /* registrations are rounded outward to this; a power
-                           of two; 0: a page. What cannot be registered so is
-                           tried again by pages. */
+                           of two; 0: a page. What cannot be registered so, or
+                           would be over max_bytes, is made of pages. */
     size_t merge_bytes; /* a new registration takes in those it touches or
                            overlaps, up to this size; 0: it does not */
     uint32_t idle_ms;   /* memory that was released, and is not in use, is

@@ -84,6 +84,9 @@ static struct range choose(struct lookup *l)
         merge_at(c, end - 1, l->access, &range);
         merge_at(c, end, l->access, &range);
     }
+    /* Not what was asked for alone would be over the limit. */
+    if (c->limits.max_bytes && range.end - range.start > c->limits.max_bytes)
+        range = rounded(l, PAGE);
     return range;
 }
 
