@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #define REGION_BYTES_MOST 4096
+#define ROUNDS_MOST 64
 
 static _Atomic uint64_t last_id;
 
@@ -162,15 +163,27 @@ int lapse_rcache_stats(lapse_rcache *c, struct lapse_rcache_stats *out)
     return 0;
 }
 
+/* deregister_region may get others: until none is left. False: some are in
+ * use, or it gets one each time. No other thread uses the cache. */
+static bool emptied(struct lapse_rcache *c)
+{
+    unsigned rounds = 0;
+
+    do
+        lapse_rcache_flush(c);
+    while (c->lru.n && ++rounds < ROUNDS_MOST);
+    /* relaxed: no other thread is there */
+    return !c->lru.n &&
+           !atomic_load_explicit(&c->going, memory_order_relaxed);
+}
+
 int lapse_rcache_destroy(lapse_rcache *c)
 {
     if (cache_is_ours(c)) {
         if (c->has_thread && pthread_equal(c->thread, pthread_self()))
             return -EDEADLK;
         tick_stop(c);
-        lapse_rcache_flush(c);
-        /* relaxed: no other thread uses it any more */
-        if (atomic_load_explicit(&c->going, memory_order_relaxed)) {
+        if (!emptied(c)) {
             tick_start(c);
             return -EBUSY;
         }

@@ -119,10 +119,8 @@ bool patience_left(struct patience *p);
 /* hear.c; with the lock held. */
 void hear_kill(struct lapse_rcache *c, struct lapse_region *r,
                 struct dead_list *dead);
-/* Kill the live ones that overlap; returns how many. */
-unsigned hear_overlapping(struct lapse_rcache *c, uintptr_t start,
-                          uintptr_t end, struct dead_list *dead);
-/* Those, and mark the ones that are being made. */
+/* Kill the live ones that overlap, and mark those that are being made; returns
+ * how many were live. */
 unsigned hear_range(struct lapse_rcache *c, uintptr_t start, uintptr_t end,
                      struct dead_list *dead);
 /* Hear of releases. 0; -ESTALE or such: there is no subscription any more,
@@ -141,6 +139,8 @@ void evict_to_limits(struct lapse_rcache *c, size_t len, uint64_t one_more,
                      struct dead_list *dead);
 /* Up to n regions; without the lock. Returns how many it found. */
 unsigned evict_some(struct lapse_rcache *c, unsigned n);
+/* All that overlap and are not in use; without the lock. */
+void evict_overlapping(struct lapse_rcache *c, uintptr_t start, uintptr_t end);
 
 /* tick.c */
 int tick_start(struct lapse_rcache *c);

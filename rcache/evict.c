@@ -48,3 +48,32 @@ unsigned evict_some(struct lapse_rcache *c, unsigned n)
     gc_finish(c, &dead);
     return found;
 }
+
+static struct lapse_region *unused_in(struct lapse_rcache *c, index_list *list)
+{
+    for (uint64_t w = index_word(list); w; w = index_rest(w)) {
+        struct lapse_region *r = index_at(&c->index, w);
+
+        if (!tally_sum(&c->tallies, r->index))
+            return r;
+    }
+    return NULL;
+}
+
+void evict_overlapping(struct lapse_rcache *c, uintptr_t start, uintptr_t end)
+{
+    struct index_cursor cursor = {.page = start >> INDEX_PAGE};
+    struct dead_list dead = {NULL};
+    struct lapse_region *r;
+
+    cache_lock(c);
+    for (index_list *list;
+         (list = index_next(&c->index, &cursor, (end - 1) >> INDEX_PAGE));)
+        while ((r = unused_in(c, list))) {
+            probe_evict(c, r);
+            hear_kill(c, r, &dead);
+            c->evicted++;
+        }
+    cache_unlock(c);
+    gc_finish(c, &dead);
+}

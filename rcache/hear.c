@@ -21,8 +21,9 @@ void hear_kill(struct lapse_rcache *c, struct lapse_region *r,
     dead->first = r;
 }
 
-unsigned hear_overlapping(struct lapse_rcache *c, uintptr_t start,
-                          uintptr_t end, struct dead_list *dead)
+/* Kill the live ones that overlap; returns how many. */
+static unsigned hear_overlapping(struct lapse_rcache *c, uintptr_t start,
+                                 uintptr_t end, struct dead_list *dead)
 {
     struct index_cursor cursor = {.page = start >> INDEX_PAGE};
     index_list *list;

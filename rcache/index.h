@@ -159,16 +159,37 @@ static inline uint64_t index_word_of(const struct index_link *link)
     return (uint64_t)(uintptr_t)link << WORD_ADDR | WORD_LINK;
 }
 
+/* With the lock: the regions of a list are index_at() of index_word(), and of
+ * the index_rest() of that, until one is 0. */
+static inline uint64_t index_word(index_list *list)
+{
+    return atomic_load_explicit(list, memory_order_relaxed);
+}
+
+static inline struct lapse_region *index_at(const struct index *x,
+                                            uint64_t word)
+{
+    if (word & WORD_LINK)
+        word = atomic_load_explicit(&index_link_of(word)->region,
+                                    memory_order_relaxed);
+    return index_region(x, word);
+}
+
+static inline uint64_t index_rest(uint64_t word)
+{
+    return word & WORD_LINK
+               ? atomic_load_explicit(&index_link_of(word)->next,
+                                      memory_order_relaxed)
+               : 0;
+}
+
 /* With the lock: the first of a list, or NULL. */
 static inline struct lapse_region *index_first(const struct index *x,
                                                index_list *list)
 {
-    uint64_t word = atomic_load_explicit(list, memory_order_relaxed);
+    uint64_t word = index_word(list);
 
-    if (word & WORD_LINK)
-        word = atomic_load_explicit(&index_link_of(word)->region,
-                                    memory_order_relaxed);
-    return word ? index_region(x, word) : NULL;
+    return word ? index_at(x, word) : NULL;
 }
 
 /* What is looked for. */

@@ -49,7 +49,7 @@ struct lapse_rcache_ops {
     /* Register [addr, addr + len), whole pages, and write what is needed to
      * use and to deregister it into `memory`: aligned to 16, with what an
      * earlier region left in it. Returns 0 or -errno. After -ENOMEM or
-     * -EAGAIN regions not in use are evicted, and after -EEXIST those that
+     * -EAGAIN regions not in use are evicted, after -EEXIST those of them that
      * overlap, and it is asked again; any other error goes to the caller. */
     int (*register_region)(void *addr, size_t len, unsigned access,
                            void *memory, void *arg);
@@ -68,8 +68,8 @@ struct lapse_rcache_limits {
     size_t max_regions; /* cached at once; 0: 1048576, which is the most */
     size_t max_bytes;   /* cached at once; 0: no limit */
     size_t align;       /* registrations are rounded outward to this; a power
-                           of two; 0: a page. What cannot be registered so is
-                           tried again by pages. */
+                           of two; 0: a page. What cannot be registered so, or
+                           would be over max_bytes, is made of pages. */
     size_t merge_bytes; /* a new registration takes in those it touches or
                            overlaps, up to this size; 0: it does not */
     uint32_t idle_ms;   /* memory that was released, and is not in use, is
@@ -177,7 +177,8 @@ int lapse_rcache_stats(lapse_rcache *c, struct lapse_rcache_stats *out);
 /*
  * Deregister everything and free the cache. No other thread may use it.
  * Returns 0; -EBUSY: regions are in use. Then the cache is empty and works
- * on: put them, and destroy it.
+ * on: put them, and destroy it. Also where deregister_region gets one, however
+ * often: then that one is in the cache.
  * MT no; AS no; allocates nothing; CB no (-EDEADLK on the cache's thread);
  * fork: the child may; the registrar is not called.
  */

@@ -2,8 +2,8 @@
 /*
  * Registrars that come with the cache. Each *_open() fills in `ops`, to be
  * given to lapse_rcache_create(); each *_close() takes it back when the cache
- * was destroyed. They return 0 or -errno, keep errno, never call malloc, and
- * are MT-safe where the cache calls them.
+ * was destroyed. They return 0 or -errno, keep errno, never call malloc (but
+ * where it says dlopen), and are MT-safe where the cache calls them.
  */
 #ifndef LAPSE_RCACHE_BACKENDS_H
 #define LAPSE_RCACHE_BACKENDS_H

@@ -40,26 +40,35 @@ static struct range rounded(struct lookup *l, uintptr_t align)
     return r;
 }
 
-/* Take the live regions that lie at a page into the range, if that is not too
- * large. Only such of the same rights: more could not be registered. */
+static unsigned access_of(struct lapse_region *r)
+{
+    return atomic_load_explicit(&r->access, memory_order_relaxed);
+}
+
+/* With this one, if that is not too large. */
+static struct range joined(struct lapse_rcache *c, struct range range,
+                           struct lapse_region *r)
+{
+    struct range both = range;
+
+    if (region_start(r) < both.start)
+        both.start = region_start(r);
+    if (region_end(r) > both.end)
+        both.end = region_end(r);
+    return both.end - both.start <= c->limits.merge_bytes ? both : range;
+}
+
+/* Take the live regions that lie at a page into the range. Only such of the
+ * same rights: more could not be registered. */
 static void merge_at(struct lapse_rcache *c, uint64_t page, unsigned access,
                      struct range *range)
 {
     struct index_cursor cursor = {.page = page};
 
-    for (index_list *list; (list = index_next(&c->index, &cursor, page));) {
-        struct lapse_region *r = index_first(&c->index, list);
-        struct range both = *range;
-
-        if (atomic_load_explicit(&r->access, memory_order_relaxed) != access)
-            continue;
-        if (region_start(r) < both.start)
-            both.start = region_start(r);
-        if (region_end(r) > both.end)
-            both.end = region_end(r);
-        if (both.end - both.start <= c->limits.merge_bytes)
-            *range = both;
-    }
+    for (index_list *list; (list = index_next(&c->index, &cursor, page));)
+        for (uint64_t w = index_word(list); w; w = index_rest(w))
+            if (access_of(index_at(&c->index, w)) == access)
+                *range = joined(c, *range, index_at(&c->index, w));
 }
 
 static struct range choose(struct lookup *l)
@@ -75,6 +84,9 @@ static struct range choose(struct lookup *l)
         merge_at(c, end - 1, l->access, &range);
         merge_at(c, end, l->access, &range);
     }
+    /* Not what was asked for alone would be over the limit. */
+    if (c->limits.max_bytes && range.end - range.start > c->limits.max_bytes)
+        range = rounded(l, PAGE);
     return range;
 }
 
@@ -164,26 +176,33 @@ static void give_up(struct lapse_rcache *c, struct lapse_region *r)
     cache_unlock(c);
 }
 
+/* The first of a list that the new one is there for. */
+static struct lapse_region *covered(struct lapse_rcache *c, index_list *list,
+                                    struct lapse_region *r)
+{
+    for (uint64_t w = index_word(list); w; w = index_rest(w)) {
+        struct lapse_region *old = index_at(&c->index, w);
+
+        if (region_start(r) <= region_start(old) &&
+            region_end(r) >= region_end(old) &&
+            access_of(old) == access_of(r))
+            return old;
+    }
+    return NULL;
+}
+
 /* What the new one covers is of no use any more. */
 static void swallow(struct lapse_rcache *c, struct lapse_region *r,
                     struct dead_list *dead)
 {
     struct index_cursor cursor = {.page = region_start(r) >> INDEX_PAGE};
     uint64_t last = (region_end(r) - 1) >> INDEX_PAGE;
-    unsigned access = atomic_load_explicit(&r->access, memory_order_relaxed);
 
-    for (index_list *list; (list = index_next(&c->index, &cursor, last));) {
-        struct lapse_region *old;
-
-        while ((old = index_first(&c->index, list)) && old != r &&
-               region_start(r) <= region_start(old) &&
-               region_end(r) >= region_end(old) &&
-               atomic_load_explicit(&old->access, memory_order_relaxed) ==
-                   access) {
+    for (index_list *list; (list = index_next(&c->index, &cursor, last));)
+        for (struct lapse_region *old; (old = covered(c, list, r));) {
             hear_kill(c, old, dead);
             c->merged++;
         }
-    }
 }
 
 /* Found from here on, and held by the caller. With the lock. */

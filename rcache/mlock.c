@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
@@ -58,6 +59,15 @@ static void unlock(struct locks *all, uintptr_t start, uintptr_t end)
     }
 }
 
+/* Else not all is mapped, or there is a page that cannot be had (behind the
+ * end of its file, PROT_NONE), and it is of no use to evict: mlock() does not
+ * say which. msync() does nothing, but would not to what is not mapped; to lock
+ * what is there already, and no more, the limit is all that it needs. */
+static bool limit_reached(void *addr, size_t len)
+{
+    return !msync(addr, len, MS_ASYNC) && mlock2(addr, len, MLOCK_ONFAULT);
+}
+
 static int mlock_register(void *addr, size_t len, unsigned access,
                           void *memory, void *arg)
 {
@@ -69,9 +79,7 @@ static int mlock_register(void *addr, size_t len, unsigned access,
     pthread_mutex_lock(&all->lock);
     if (mlock(addr, len)) {
         err = -errno;
-        /* Not all is mapped, or the limit is reached: it does not say which.
-         * This does nothing, but would not to what is not mapped. */
-        if (err == -ENOMEM && msync(addr, len, MS_ASYNC))
+        if (err == -ENOMEM && !limit_reached(addr, len))
             err = -EFAULT;
         unlock(all, (uintptr_t)addr, (uintptr_t)addr + len); /* the part */
     }

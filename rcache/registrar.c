@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The registrar's two functions: asking again when there is no room. */
+/*
+ * The registrar's two functions: asking again when there is no room. A thread
+ * is not cancelled in them, nor while it waits here: what it began, nobody else
+ * could end.
+ */
 #include "cache.h"
 
 #include <errno.h>
@@ -20,16 +24,18 @@ static uint64_t now_ns(void)
 bool patience_left(struct patience *p)
 {
     static const struct timespec ts = {.tv_nsec = 50000};
-    int err = errno;
+    int err = errno, state;
 
     if (!p->until)
         p->until = now_ns() + PATIENCE_NS;
     else if (now_ns() > p->until)
         return false;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     if (p->tries++ < 8)
         sched_yield();
     else
         nanosleep(&ts, NULL);
+    pthread_setcancelstate(state, NULL);
     errno = err;
     return true;
 }
@@ -39,25 +45,17 @@ bool registrar_wants_room(int err)
     return err == -ENOMEM || err == -EAGAIN;
 }
 
-static void drop_overlapping(struct lapse_rcache *c, struct lapse_region *r)
-{
-    struct dead_list dead = {NULL};
-
-    cache_lock(c);
-    c->evicted += hear_overlapping(c, region_start(r), region_end(r), &dead);
-    cache_unlock(c);
-    gc_finish(c, &dead);
-}
-
 static int ask_once(struct lapse_rcache *c, struct lapse_region *r)
 {
     size_t len = region_end(r) - region_start(r);
-    int kept = errno;
-    int err = c->ops.register_region(
+    int kept = errno, state, err;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    err = c->ops.register_region(
         (void *)region_start(r), len,
         atomic_load_explicit(&r->access, memory_order_relaxed),
         lapse_region_memory(r), c->ops.arg);
-
+    pthread_setcancelstate(state, NULL);
     errno = kept;
     if (err)
         return err < 0 ? err : -err;
@@ -83,7 +81,7 @@ int registrar_ask(struct lapse_rcache *c, struct lapse_region *r)
         if (!err || (!registrar_wants_room(err) && err != -EEXIST))
             return err;
         if (err == -EEXIST && !dropped) {
-            drop_overlapping(c, r);
+            evict_overlapping(c, region_start(r), region_end(r));
             dropped = true;
             continue;
         }
@@ -99,10 +97,12 @@ int registrar_ask(struct lapse_rcache *c, struct lapse_region *r)
 void registrar_undo(struct lapse_rcache *c, struct lapse_region *r)
 {
     uintptr_t start = region_start(r), end = region_end(r);
-    int kept = errno;
+    int kept = errno, state;
 
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     c->ops.deregister_region((void *)start, end - start,
                              lapse_region_memory(r), c->ops.arg);
+    pthread_setcancelstate(state, NULL);
     errno = kept;
     /* relaxed: numbers for people */
     atomic_fetch_add_explicit(&c->deregistered, 1, memory_order_relaxed);

@@ -76,10 +76,14 @@ int tick_start(struct lapse_rcache *c)
 
 void tick_stop(struct lapse_rcache *c)
 {
+    int state;
+
     if (!c->has_thread)
         return;
     atomic_store_explicit(&c->stop, 1, memory_order_release);
     wake(c);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* in the join */
     pthread_join(c->thread, NULL);
+    pthread_setcancelstate(state, NULL);
     c->has_thread = false;
 }

@@ -77,10 +77,13 @@ static int parse(int argc, char **argv, struct rcache_options *o,
             o->jemalloc = optarg[0] == 'j';
         } else if (c == 'm' &&
                    (!strcmp(optarg, "cache") || !strcmp(optarg, "control"))) {
-            modes[optarg[1] == 'a'] = false; /* c-a-che: not control */
+            modes[0] = optarg[1] == 'a'; /* c-a-che */
+            modes[1] = !modes[0];
+        } else if (c == 'm' && !strcmp(optarg, "all")) {
+            modes[0] = modes[1] = true;
         } else if (c == '?') {
             return 2;
-        } else if (c != 'm' || strcmp(optarg, "all")) {
+        } else {
             return usage(optarg);
         }
     }

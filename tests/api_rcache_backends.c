@@ -139,6 +139,13 @@ static void mlocks(void)
     expect(locked_kib() - before == 3 * 4, "mlock: 0, 12, 13", locked_kib());
     int err = touch(c, p + 5 * PAGE, 3 * PAGE);
     expect(err == -EFAULT, "mlock: a hole", err);
+    mprotect(p + 20 * PAGE, PAGE, PROT_NONE);
+    err = touch(c, p + 19 * PAGE, 3 * PAGE);
+    expect(err == -EFAULT, "mlock: no access", err);
+    expect(stats_of(c).evicted == 0, "mlock: evicted for nothing",
+           (long)stats_of(c).evicted);
+    expect(locked_kib() - before == 3 * 4, "mlock: 0, 12, 13 still",
+           locked_kib());
     expect(!lapse_rcache_destroy(c), "mlock: destroy", 0);
     expect(locked_kib() == before, "mlock: nothing is left", locked_kib());
     lapse_rcache_mlock_close(&ops);

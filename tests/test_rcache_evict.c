@@ -51,6 +51,27 @@ Test(rcache_evict, evicts_by_bytes)
     destroy(c);
 }
 
+Test(rcache_evict, neither_align_nor_merging_exceeds_the_bytes)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.align = PAGES(64),
+                                             .merge_bytes = PAGES(64),
+                                             .max_bytes = PAGES(10),
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+    lapse_region *r;
+
+    for (size_t i = 0; i < 40; i += 4) {
+        r = got(c, i, 4, 1);
+        cr_expect(stats_of(c).registered_bytes <= PAGES(10));
+        lapse_rcache_put(c, r);
+    }
+    lapse_rcache_progress(c);
+    r = got(c, 36, 4, 1);
+    cr_expect_eq(stats_of(c).hits, 1, "it is there still");
+    lapse_rcache_put(c, r);
+    destroy(c);
+}
+
 Test(rcache_evict, held_regions_may_exceed_a_limit_until_they_are_put)
 {
     lapse_rcache *c = books_cache(

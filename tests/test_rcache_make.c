@@ -2,6 +2,8 @@
 /* A miss of the cache: what the registrar is asked for, and how often. */
 #include "tests/rcache_unit.h"
 
+#include <limits.h>
+
 TestSuite(rcache_make, .init = unit_start, .timeout = 60);
 
 Test(rcache_make, errors_of_the_registrar_go_to_the_caller)
@@ -45,6 +47,26 @@ Test(rcache_make, overlapping_ones_go_where_the_device_wants_no_overlap)
     books.error = -EEXIST;
     cr_expect_eq(touch(c, unit_at(3), PAGES(4)), 0);
     cr_expect_eq(books.deregistered, 1);
+    destroy(c);
+}
+
+Test(rcache_make, one_in_use_stays_where_the_device_wants_no_overlap)
+{
+    lapse_rcache *c = books_cache(&books, NO_TICK);
+    lapse_region *held = got(c, 1, 4, 1);
+
+    touch(c, unit_at(4), PAGES(2)); /* before that one, in the list of a page */
+    books.fail = 2;
+    books.error = -EEXIST;
+    cr_expect_eq(touch(c, unit_at(3), PAGES(4)), -EEXIST);
+    cr_expect_eq(stats_of(c).evicted, 1);
+    cr_expect_eq(books.deregistered, 1, "what was not in use went");
+    lapse_rcache_put(c, got(c, 1, 4, 1));
+    cr_expect_eq(books.registered, 2, "what was is there still");
+    lapse_rcache_put(c, held);
+    books.fail = 1;
+    cr_expect_eq(touch(c, unit_at(3), PAGES(4)), 0);
+    cr_expect_eq(books.deregistered, 2);
     destroy(c);
 }
 
@@ -123,6 +145,25 @@ Test(rcache_make, merges_neighbours)
     destroy(c);
 }
 
+/* A page's list has the one that was made last first. */
+Test(rcache_make, merges_neighbours_behind_those_of_other_rights)
+{
+    lapse_rcache *c = books_cache(
+        &books, (struct lapse_rcache_limits){.merge_bytes = PAGES(8),
+                                             .idle_ms = LAPSE_RCACHE_NO_TICK});
+
+    touch(c, unit_at(10), 1);
+    lapse_rcache_put(c, got(c, 10, 1, 2));
+    touch(c, unit_at(11), 1);
+    cr_expect_eq(stats_of(c).merged, 1);
+    cr_expect_eq(stats_of(c).regions, 2);
+    cr_expect_eq(stats_of(c).bytes, PAGES(3));
+    lapse_region *r = got(c, 10, 2, 1);
+    cr_expect_eq(books.registered, 3, "one registration has both pages");
+    lapse_rcache_put(c, r);
+    destroy(c);
+}
+
 static void release_some(struct books *b, void *addr, size_t len)
 {
     (void)len;
@@ -173,6 +214,30 @@ Test(rcache_make, a_registrar_may_use_the_cache_but_not_wait_for_itself)
     books.arg = &err;
     cr_expect_eq(touch(c, unit_at(1), 1), 0);
     cr_expect_eq(err, -EDEADLK);
+    destroy(c);
+}
+
+static void touch_another(void)
+{
+    if (books.deregistered < books.error)
+        touch(books.cache, unit_at(30 + (size_t)books.deregistered), 1);
+}
+
+Test(rcache_make, what_is_got_by_deregistering_goes_with_the_cache)
+{
+    lapse_rcache *c = books_cache(&books, (struct lapse_rcache_limits){0});
+
+    books.before_deregister = touch_another;
+    books.error = 3;
+    touch(c, unit_at(1), 1);
+    destroy(c);
+    cr_expect_eq(books.registered, 4);
+    /* Each time: said, not forgotten. */
+    c = books_cache(&books, NO_TICK);
+    books.error = INT_MAX;
+    touch(c, unit_at(1), 1);
+    cr_expect_eq(lapse_rcache_destroy(c), -EBUSY);
+    books.before_deregister = NULL;
     destroy(c);
 }
 

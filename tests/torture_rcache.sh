@@ -38,6 +38,9 @@ if [ $? = 77 ]; then
     exit 77
 fi
 
+expect 0 'PASS control' 'the last mode counts' "$torture" rcache --seconds 1 \
+    --mode cache --mode control
+
 # io_uring_setup, _enter and _register; as kernel.io_uring_disabled does it,
 # as seccomp profiles do, and as a kernel without it.
 for call in 425 426 427; do
