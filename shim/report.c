@@ -73,7 +73,8 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *arg)
     struct report *r = lapse_report;
     const char *name = info->dlpi_name;
     uintptr_t end = 0;
-    char exe[512];
+    /* asked at the start: at the end the program may have confined itself */
+    static char exe[512];
     int n;
 
     (void)size;
@@ -86,8 +87,10 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *arg)
 
         if ((*(int *)arg)++) /* the vdso has no name either */
             return 0;
-        len = sys(SYS_readlink, "/proc/self/exe", exe, sizeof(exe) - 1);
-        exe[len > 0 ? len : 0] = 0;
+        if (!exe[0]) {
+            len = sys(SYS_readlink, "/proc/self/exe", exe, sizeof(exe) - 1);
+            exe[len > 0 ? len : 0] = 0;
+        }
         name = exe;
     }
     n = snprintf(r->modules + r->modules_len, REPORT_TEXT - r->modules_len,
@@ -127,8 +130,6 @@ void report_refresh(void)
         if (used > r->pool_high)
             r->pool_high = used;
     }
-    /* a program may have renamed itself */
-    sys(SYS_prctl, PR_GET_NAME, r->name);
 }
 
 static void clear_counters(void)

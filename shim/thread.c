@@ -27,13 +27,17 @@
 #include "thread.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 #include "lapse.h"
+#include "sys.h"
 
 /* pthread_cleanup_push(); another C library has none: hooks/start.c */
 #pragma weak __pthread_register_cancel
@@ -42,6 +46,7 @@
 /* More than there can be threads: then it is not what we take it for. */
 #define THREADS_MAX (1u << 22)
 #define TRIES 16
+#define PATIENCE_MS 128
 #define STACK_MAX ((size_t)8 << 20)
 
 static _Atomic unsigned *counter;
@@ -145,6 +150,26 @@ static void limit_stack(pthread_attr_t *attr)
         pthread_attr_setstacksize(attr, STACK_MAX);
 }
 
+/* While another thread is in execve(), the kernel says EAGAIN to who makes one
+ * (fs->in_exec). Either it executes and we are gone, or it fails soon. Where
+ * that is not why, as with RLIMIT_NPROC, only the first call waits so long. By
+ * futex(), which who confines himself lets through for us anyhow. */
+static int create(pthread_t *thread, const pthread_attr_t *attr, void *what)
+{
+    static const struct timespec moment = {.tv_nsec = 1000000};
+    static _Atomic bool hopeless; /* relaxed, like all here */
+    static _Atomic uint32_t nobody;
+    int err = pthread_create(thread, attr, run, what);
+    bool once = atomic_load_explicit(&hopeless, memory_order_relaxed);
+
+    for (int i = 0; err == EAGAIN && !once && i < PATIENCE_MS; i++) {
+        sys(SYS_futex, &nobody, FUTEX_WAIT_PRIVATE, 0, &moment);
+        err = pthread_create(thread, attr, run, what);
+    }
+    atomic_store_explicit(&hopeless, err == EAGAIN, memory_order_relaxed);
+    return err;
+}
+
 int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
 {
     pthread_attr_t attr;
@@ -161,7 +186,7 @@ int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (counter)
         surplus = put_maker_in();
-    err = pthread_create(&thread, &attr, run, (void *)(uintptr_t)what);
+    err = create(&thread, &attr, (void *)(uintptr_t)what);
     pthread_attr_destroy(&attr);
     if (!err && counter)
         surplus++;

@@ -187,7 +187,6 @@ void trace_stop(void)
     if (!observing(OBSERVE_TRACE) || fork_was_raw())
         return;
     read_clocks(&h->stop);
-    sys(SYS_prctl, PR_GET_NAME, h->name);
     __atomic_store_n(&h->ended, 1, __ATOMIC_RELEASE);
 }
 

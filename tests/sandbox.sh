@@ -125,6 +125,17 @@ same_confined "killed for what sh does not call" \
 same_confined "killed for what perl does not call" perl -e \
     'my %h = map { $_ => "x" x $_ } 1 .. 3000; %h = (); print `echo b`'
 
+# What is confined and ends: what is kept of it is closed without more calls.
+ends_confined() { # NAME VARIABLE
+    mkdir -m 700 "$tmp/$2"
+    : > "$tmp/counts"
+    env LD_PRELOAD="$lib" "$2=$tmp/$2" "$victims/confined" --end \
+        > "$tmp/out" 2> "$tmp/err"
+    say $? "$1" "exit status not 0"
+}
+ends_confined "killed for a call at the end, with a report" LAPSE_REPORT
+ends_confined "killed for a call at the end, with a trace" LAPSE_TRACE
+
 # No /proc at all.
 mkdir -p "$tmp/root/lib64" "$tmp/root/lib/x86_64-linux-gnu"
 cp /lib64/ld-linux-x86-64.so.2 "$tmp/root/lib64/"

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shim/thread.h"
 
+#include <fcntl.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/unit.h"
 
@@ -66,4 +70,33 @@ Test(thread, stack_is_that_of_others)
     set_default((size_t)1 << 20);
     start();
     cr_expect(stack <= (size_t)1 << 20);
+}
+
+static atomic_bool stop;
+
+/* It is no program, which the kernel finds out when it is in the call. */
+static void *execute(void *file)
+{
+    char *const argv[] = {file, NULL};
+
+    while (!atomic_load_explicit(&stop, memory_order_relaxed))
+        execv(file, argv);
+    return NULL;
+}
+
+/* What the kernel refuses meanwhile is asked for again. */
+Test(thread, starts_while_another_executes)
+{
+    char file[] = "/tmp/test_thread.XXXXXX";
+    int fd = mkostemp(file, O_CLOEXEC);
+    pthread_t other;
+
+    cr_assert(write(fd, "no program", 10) == 10 && !fchmod(fd, 0755) &&
+              !close(fd));
+    cr_assert_eq(pthread_create(&other, NULL, execute, file), 0);
+    for (int i = 0; i < 100; i++)
+        start();
+    atomic_store_explicit(&stop, true, memory_order_relaxed);
+    pthread_join(other, NULL);
+    unlink(file);
 }

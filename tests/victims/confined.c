@@ -3,7 +3,9 @@
  * A program that confines itself: any system call but those it makes kills it.
  * So a release may not make a system call of its own, but to look up a System V
  * segment that somebody may watch.
- * Usage: confined [--without-shm]
+ * Usage: confined [--without-shm | --end]
+ * --end: it releases nothing, but returns from main(), and may ask what time it
+ * is and who it is.
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -18,13 +20,15 @@
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),                         \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-static int confine(void)
+static int confine(int who)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         LET(SYS_munmap),     LET(SYS_mmap),    LET(SYS_madvise),
         LET(SYS_mremap),     LET(SYS_brk),     LET(SYS_shmdt),
         LET(SYS_exit_group), LET(SYS_mincore),
+        LET(who ? SYS_getpid : SYS_mmap),
+        LET(who ? SYS_clock_gettime : SYS_mmap),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
@@ -62,7 +66,8 @@ static int released(void *segment)
 int main(int argc, char **argv)
 {
     /* With subscribers shmdt looks up how long the segment is. */
-    int without_shm = argc > 1 && !strcmp(argv[1], "--without-shm");
+    int end = argc > 1 && !strcmp(argv[1], "--end");
+    int without_shm = end || (argc > 1 && !strcmp(argv[1], "--without-shm"));
     int id = shmget(IPC_PRIVATE, PAGE, IPC_CREAT | 0600), status;
     pid_t pid = fork();
 
@@ -70,8 +75,10 @@ int main(int argc, char **argv)
         void *segment = without_shm ? (void *)-1 : shmat(id, NULL, 0);
 
         churn(1); /* the first one asks for random bytes */
-        if (confine())
+        if (confine(end))
             _exit(2);
+        if (end)
+            exit(0);
         _exit(released(segment));
     }
     status = wait_for(pid, 10);
