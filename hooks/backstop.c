@@ -57,12 +57,15 @@ static uintptr_t bell;
 static _Atomic int64_t room; /* registrations until mappings are counted */
 static uint64_t mappings_max;
 
-static void refuse(long err)
+static void refuse(enum backstop_extent why, long err)
 {
     atomic_store_explicit(&state, REFUSED, memory_order_relaxed);
-    backstop_cover(BACKSTOP_REFUSED);
-    log_warn("LAPSE_BACKSTOP=uffd: the kernel refuses userfaultfd (error %d);"
-             " releases by inline system calls stay unseen", (int)-err);
+    backstop_cover(why);
+    log_warn("LAPSE_BACKSTOP=uffd: %s (error %d);"
+             " releases by inline system calls stay unseen",
+             why == BACKSTOP_NO_THREAD ? "no thread can be made"
+                                       : "the kernel refuses userfaultfd",
+             (int)-err);
 }
 
 /* Everybody: everything may have lapsed. INLINE handlers too. */
@@ -181,7 +184,7 @@ static void *reader_main(void *unused)
 
             /* the rows first: who watches from then on is not told */
             if (err != -EBADF)
-                refuse(err);
+                refuse(BACKSTOP_REFUSED, err);
             atomic_compare_exchange_strong_explicit(&backstop_fd, &mine, -1,
                                                     memory_order_release,
                                                     memory_order_relaxed);
@@ -217,22 +220,24 @@ static int make_reader(void)
 /* With the registry held. */
 static void begin(void)
 {
-    long fd = backstop_open();
+    long fd = backstop_open(), err;
 
     if (fd >= 0) {
         backstop_pid = (int)sys(SYS_getpid);
         atomic_store_explicit(&backstop_fd, (int)fd, memory_order_relaxed);
         /* before the reader, which may find that it cannot be */
         atomic_store_explicit(&state, READING, memory_order_relaxed);
-        if (!make_reader()) {
+        err = make_reader();
+        if (!err) {
             backstop_register(bell, bell + PAGE_SIZE);
             return;
         }
         atomic_store_explicit(&backstop_fd, -1, memory_order_relaxed);
         sys(SYS_close, fd);
-        fd = -EAGAIN;
+        refuse(BACKSTOP_NO_THREAD, err);
+    } else {
+        refuse(BACKSTOP_REFUSED, fd);
     }
-    refuse(fd);
 }
 
 /* The reader of a file that was closed may sleep on it still. An event of a
@@ -389,7 +394,7 @@ void backstop_start(void)
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (fd < 0) {
-        refuse(fd);
+        refuse(BACKSTOP_REFUSED, fd);
         return;
     }
     sys(SYS_close, fd);

@@ -84,6 +84,7 @@ long backstop_open(void)
     "IORING_OP_FTRUNCATE"
 #define BUT "; some that are watched the kernel could not register"
 #define REFUSED "the kernel refuses userfaultfd (LAPSE_BACKSTOP=uffd)"
+#define NO_THREAD "no thread can be made for userfaultfd (LAPSE_BACKSTOP=uffd)"
 
 void backstop_cover(enum backstop_extent extent)
 {
@@ -91,9 +92,10 @@ void backstop_cover(enum backstop_extent extent)
         {LEFT_INLINE, LEFT_RING},
         {LEFT_INLINE BUT, LEFT_RING BUT},
         {REFUSED, REFUSED},
+        {NO_THREAD, NO_THREAD},
     };
     enum lapse_mechanism how =
-        extent == BACKSTOP_REFUSED ? LAPSE_UNCOVERED : LAPSE_KERNEL;
+        extent >= BACKSTOP_REFUSED ? LAPSE_UNCOVERED : LAPSE_KERNEL;
 
     coverage_set("inline system calls", "any code but libc and ld.so", how,
                  left[extent][0]);

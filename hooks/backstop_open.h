@@ -18,7 +18,8 @@ uint64_t backstop_mappings_max(void);
 enum backstop_extent {
     BACKSTOP_WORKS,
     BACKSTOP_PARTLY, /* some watched mapping could not be registered */
-    BACKSTOP_REFUSED
+    BACKSTOP_REFUSED,
+    BACKSTOP_NO_THREAD
 };
 /* Into the coverage table. Any thread, never a hook. */
 void backstop_cover(enum backstop_extent extent);
