@@ -23,13 +23,15 @@ static bool limits_take(struct lapse_rcache_limits *l,
         return false;
     if (given)
         *l = *given;
+    if ((l->align & (l->align - 1)) || (l->flags & ~LAPSE_RCACHE_BLIND))
+        return false;
     if (!l->max_regions || l->max_regions > REGIONS_MAX)
         l->max_regions = REGIONS_MAX;
     if (l->align < (size_t)1 << INDEX_PAGE)
         l->align = (size_t)1 << INDEX_PAGE;
     if (!l->idle_ms)
         l->idle_ms = LAPSE_RCACHE_IDLE_MS;
-    return !(l->align & (l->align - 1)) && !(l->flags & ~LAPSE_RCACHE_BLIND);
+    return true;
 }
 
 static void give_back(struct lapse_rcache *c)

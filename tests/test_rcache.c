@@ -53,6 +53,39 @@ Test(rcache, refuses_what_it_cannot_do)
     cr_expect_eq(stats_of(c).failed, 8);
 }
 
+static int refuse(void *addr, size_t len, unsigned access, void *memory,
+                  void *arg)
+{
+    (void)addr, (void)len, (void)access, (void)memory, (void)arg;
+    return -EIO;
+}
+
+static void nothing(void *addr, size_t len, void *memory, void *arg)
+{
+    (void)addr, (void)len, (void)memory, (void)arg;
+}
+
+Test(rcache, aligns_to_powers_of_two)
+{
+    struct lapse_rcache_ops ops = {.size = sizeof(ops),
+                                   .register_region = refuse,
+                                   .deregister_region = nothing};
+    struct lapse_rcache_limits limits = {.size = sizeof(limits)};
+    lapse_rcache *c;
+
+    for (size_t align = 0; align < 10000; align++) {
+        bool good = !(align & (align - 1));
+
+        if (align > 600 && !good && align % 500)
+            continue;
+        limits.align = align;
+        cr_assert_eq(lapse_rcache_create(&ops, &limits, &c),
+                     good ? 0 : -EINVAL, "%zu", align);
+        if (good)
+            destroy(c);
+    }
+}
+
 static const struct {
     const char *what;
     size_t page, pages;
