@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "lapse.h"
+#include "torture_options.h"
 
 #define TORTURE_THREADS 64 /* of each role */
 #define TORTURE_REASONS (LAPSE_REASON_OVERFLOW + 1)
@@ -33,13 +34,6 @@ enum torture_mode {
     TORTURE_CALLBACK, /* the cure, with the library's thread */
     TORTURE_POLL,     /* the cure, in the cache's own lookup */
     TORTURE_MODES
-};
-
-struct torture_options {
-    unsigned seconds; /* of the callback and of the poll phase, each */
-    unsigned threads; /* holders, and as many releasers */
-    uint64_t seed;
-    bool jemalloc;
 };
 
 /* Where a thread is; what a handler must never meet on its own thread. */

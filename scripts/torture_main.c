@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scripts/torture: options, and the order of the phases. */
-#include <getopt.h>
-#include <stdlib.h>
+/* scripts/torture: which scenario, and the order of the phases. */
 #include <string.h>
-#include <sys/random.h>
 
 #include "torture.h"
-#include "torture_start.h"
 #include "torture_rcache.h"
 
 static const char help[] =
@@ -35,98 +31,50 @@ static const char help[] =
 "Exit status: 0 when all went as demanded, 1 when not, 2 for bad usage, 77\n"
 "when a build with a sanitizer cannot do what is asked (jemalloc, sync).\n";
 
-static int usage(const char *what, const char *value)
+static int mode = TORTURE_MODES; /* all */
+
+static bool take_mode(const char *name)
 {
-    fprintf(stderr, "torture: %s '%s'; see scripts/torture --help\n", what,
-            value);
-    return 2;
+    for (mode = 0; mode < TORTURE_MODES; mode++)
+        if (!strcmp(name, phase_name[mode]))
+            return true;
+    return !strcmp(name, "all");
 }
 
-static int mode_of(const char *name)
-{
-    for (int i = 0; i < TORTURE_MODES; i++)
-        if (!strcmp(name, phase_name[i]))
-            return i;
-    return strcmp(name, "all") ? -1 : TORTURE_MODES;
-}
+static const struct torture_scenario scenario = {
+    .name = "deadlock",
+    .help = help,
+    .threads_max = TORTURE_THREADS,
+    .take_mode = take_mode,
+};
 
-/* 0, or the exit status plus one. */
-static int parse(int argc, char **argv, struct torture_options *options,
-                 int *mode)
+static bool run(const struct torture_options *options, enum torture_mode which)
 {
-    static const struct option longs[] = {
-        {"seconds", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'},
-        {"seed", required_argument, NULL, 'r'},
-        {"allocator", required_argument, NULL, 'a'},
-        {"mode", required_argument, NULL, 'm'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    uint64_t value;
-
-    for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-        if (c == 'h') {
-            fputs(help, stdout);
-            return 1;
-        } else if (c == 's' && torture_number(optarg, 86400, &value) && value) {
-            options->seconds = (unsigned)value;
-        } else if (c == 't' &&
-                   torture_number(optarg, TORTURE_THREADS, &value) && value) {
-            options->threads = (unsigned)value;
-        } else if (c == 'r' && torture_number(optarg, UINT32_MAX, &value)) {
-            options->seed = value;
-        } else if (c == 'a' && (!strcmp(optarg, "glibc") ||
-                                !strcmp(optarg, "jemalloc"))) {
-            options->jemalloc = optarg[0] == 'j';
-        } else if (c == 'm' && mode_of(optarg) >= 0) {
-            *mode = mode_of(optarg);
-        } else if (c == '?') { /* getopt has said what */
-            return 3;
-        } else {
-            return 1 + usage("bad value", optarg);
-        }
-    }
-    if (optind + 1 != argc || strcmp(argv[optind], "deadlock"))
-        return 1 + usage("one scenario is wanted, 'deadlock' or 'rcache', not",
-                         optind < argc ? argv[argc - 1] : "");
-    return 0;
-}
-
-static bool run(const struct torture_options *options, enum torture_mode mode)
-{
-    printf("\nphase %s\n", phase_name[mode]);
-    bool passed = phase_run(options, mode);
-    printf("%s %s\n", passed ? "PASS" : "FAIL", phase_name[mode]);
+    printf("\nphase %s\n", phase_name[which]);
+    bool passed = phase_run(options, which);
+    printf("%s %s\n", passed ? "PASS" : "FAIL", phase_name[which]);
     fflush(stdout);
     return passed;
 }
 
 int main(int argc, char **argv)
 {
-    struct torture_options options = {.seconds = 60, .threads = 4};
-    int mode = TORTURE_MODES;
-    uint32_t seed = 1;
+    struct torture_options options;
 
     phase_enter_child(argc, argv);
     torture_rcache_enter_child(argc, argv);
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "rcache"))
             return torture_rcache_main(argc, argv);
-    if (getrandom(&seed, sizeof(seed), 0) == sizeof(seed))
-        options.seed = seed;
-    int status = parse(argc, argv, &options, &mode);
-    if (status)
-        return status - 1;
-    if (TORTURE_OWN_MALLOC && (options.jemalloc || mode == TORTURE_SYNC)) {
-        fputs("torture: skipped: built with a sanitizer, which brings its own "
-              "malloc\n", stderr);
-        return 77;
-    }
+    int status = torture_options_read(&options, &scenario, argc, argv);
+    if (status >= 0)
+        return status;
+    if (TORTURE_OWN_MALLOC && (options.jemalloc || mode == TORTURE_SYNC))
+        return torture_needs_malloc();
     printf("torture deadlock: seed %lu, %u holders and %u releasers, %u s, "
            "%s\n", (unsigned long)options.seed, options.threads,
            options.threads, options.seconds,
-           options.jemalloc ? "jemalloc" : "glibc");
+           torture_allocator(&options));
     printf("Failure looks like: sync that does not hang within 10 s; callback "
            "or poll where a\nthread stands still for 5 s, a handler runs "
            "inside a release, or a release is lost.\n");
@@ -135,7 +83,6 @@ int main(int argc, char **argv)
         if (mode == TORTURE_MODES || mode == i)
             passed &= run(&options, (enum torture_mode)i);
     if (!passed)
-        printf("\ntry again with --seed %lu (which fixes the choices, not the "
-               "timing)\n", (unsigned long)options.seed);
+        torture_say_seed(&options);
     return passed ? 0 : 1;
 }

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scripts/torture rcache: options, and the parent that watches. */
-#include <getopt.h>
+/* scripts/torture rcache: what it does, and in which order. */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "torture.h"
 #include "torture_rcache.h"
-#include "torture_start.h"
 
 static const char help[] =
 "usage: scripts/torture rcache [options]\n"
@@ -39,56 +35,23 @@ static const char help[] =
 "when it cannot run here, and why is printed: no io_uring, too little memory\n"
 "that may be pinned, or jemalloc in a build with a sanitizer.\n";
 
-static int usage(const char *value)
+static bool modes[2] = {true, true}; /* cache, control */
+
+static bool take_mode(const char *name)
 {
-    fprintf(stderr, "torture: bad value '%s'; see scripts/torture rcache "
-            "--help\n", value);
-    return 2;
+    bool all = !strcmp(name, "all");
+
+    modes[0] = all || !strcmp(name, "cache");
+    modes[1] = all || !strcmp(name, "control");
+    return modes[0] || modes[1];
 }
 
-/* -1, or the exit status. */
-static int parse(int argc, char **argv, struct rcache_options *o,
-                 bool *modes)
-{
-    static const struct option longs[] = {
-        {"seconds", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'},
-        {"seed", required_argument, NULL, 'r'},
-        {"allocator", required_argument, NULL, 'a'},
-        {"mode", required_argument, NULL, 'm'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    uint64_t n;
-
-    for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
-        if (c == 'h') {
-            fputs(help, stdout);
-            return 0;
-        } else if (c == 's' && torture_number(optarg, 86400, &n) && n) {
-            o->seconds = (unsigned)n;
-        } else if (c == 't' && torture_number(optarg, RCACHE_THREADS, &n) &&
-                   n) {
-            o->threads = (unsigned)n;
-        } else if (c == 'r' && torture_number(optarg, UINT32_MAX, &n)) {
-            o->seed = n;
-        } else if (c == 'a' && (!strcmp(optarg, "glibc") ||
-                                !strcmp(optarg, "jemalloc"))) {
-            o->jemalloc = optarg[0] == 'j';
-        } else if (c == 'm' &&
-                   (!strcmp(optarg, "cache") || !strcmp(optarg, "control"))) {
-            modes[0] = optarg[1] == 'a'; /* c-a-che */
-            modes[1] = !modes[0];
-        } else if (c == 'm' && !strcmp(optarg, "all")) {
-            modes[0] = modes[1] = true;
-        } else if (c == '?') {
-            return 2;
-        } else {
-            return usage(optarg);
-        }
-    }
-    return optind + 1 == argc ? -1 : usage(argv[argc - 1]);
-}
+static const struct torture_scenario scenario = {
+    .name = "rcache",
+    .help = help,
+    .threads_max = RCACHE_THREADS,
+    .take_mode = take_mode,
+};
 
 static void interrupt(int number)
 {
@@ -108,27 +71,19 @@ static void stop_for(int number)
 
 int torture_rcache_main(int argc, char **argv)
 {
-    struct rcache_options o = {.seconds = 60, .threads = 4};
-    bool modes[2] = {true, true}; /* cache, control */
-    uint32_t seed = 1;
-    int status;
+    struct torture_options o;
+    int status = torture_options_read(&o, &scenario, argc, argv);
 
-    if (getrandom(&seed, sizeof(seed), 0) == sizeof(seed))
-        o.seed = seed;
-    status = parse(argc, argv, &o, modes);
     if (status >= 0)
         return status;
-    if (TORTURE_OWN_MALLOC && o.jemalloc) {
-        fputs("torture: skipped: built with a sanitizer, which brings its own "
-              "malloc\n", stderr);
-        return 77;
-    }
+    if (TORTURE_OWN_MALLOC && o.jemalloc)
+        return torture_needs_malloc();
     status = torture_rcache_probe(&o);
     if (status)
         return status;
     printf("torture rcache: seed %lu, %u workers, %u s, %s\n",
            (unsigned long)o.seed, o.threads, o.seconds,
-           o.jemalloc ? "jemalloc" : "glibc");
+           torture_allocator(&o));
     stop_for(SIGINT);
     stop_for(SIGTERM);
     stop_for(SIGHUP);
@@ -138,7 +93,6 @@ int torture_rcache_main(int argc, char **argv)
     if (rcache_interrupted)
         raise(rcache_interrupted);
     if (status)
-        printf("\ntry again with --seed %lu (which fixes the choices, not the "
-               "timing)\n", (unsigned long)o.seed);
+        torture_say_seed(&o);
     return status;
 }

@@ -18,16 +18,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "torture_options.h"
 #include "torture_rcache_ways.h"
 
 #define RCACHE_THREADS 32
 #define RCACHE_DISTURBERS 3
-
-struct rcache_options {
-    unsigned seconds, threads;
-    uint64_t seed;
-    bool jemalloc, blind; /* blind: the cache does not look for releases */
-};
 
 struct rcache_board {
     _Atomic int running, stop;
@@ -42,9 +37,9 @@ struct rcache_board {
 
 int torture_rcache_main(int argc, char **argv);
 /* 0: it can run here; else it said why not, and this is the exit status. */
-int torture_rcache_probe(const struct rcache_options *o);
+int torture_rcache_probe(const struct torture_options *o);
 /* One phase: the exit status. */
-int torture_rcache_phase(struct rcache_options o, bool blind);
+int torture_rcache_phase(struct torture_options o, bool blind);
 /* The signal that asked for an end, or 0. */
 extern volatile sig_atomic_t rcache_interrupted;
 /* For a re-executed child; else it returns. */
@@ -52,11 +47,11 @@ void torture_rcache_enter_child(int argc, char **argv);
 
 /* Of the child: */
 extern struct rcache_board *rcache_board;
-extern struct rcache_options rcache_options;
+extern struct torture_options rcache_options;
 int torture_rcache_child(void);
 
 /* Of every three seeds, one lets the cache merge registrations. */
-static inline size_t rcache_merge_bytes(const struct rcache_options *o)
+static inline size_t rcache_merge_bytes(const struct torture_options *o)
 {
     return o->seed % 3 ? 0 : (size_t)1 << 20;
 }

@@ -24,7 +24,7 @@
 #define LIMIT_REGIONS 30 /* so that there is eviction */
 
 struct rcache_board *rcache_board;
-struct rcache_options rcache_options;
+struct torture_options rcache_options;
 
 static lapse_rcache *cache;
 static struct lapse_rcache_ops ops;

@@ -86,7 +86,7 @@ static void ignore_interrupts(void)
     signal(SIGHUP, SIG_IGN);
 }
 
-static pid_t start(const struct rcache_options *o, int fd)
+static pid_t start(const struct torture_options *o, int fd)
 {
     char args[3][24];
     pid_t pid = torture_fork();
@@ -105,7 +105,7 @@ static pid_t start(const struct rcache_options *o, int fd)
 }
 
 /* The longest that a thread has been standing still. */
-static double longest(const struct rcache_options *o,
+static double longest(const struct torture_options *o,
                       struct rcache_board *board, uint64_t *last,
                       double *moved)
 {
@@ -124,7 +124,7 @@ static double longest(const struct rcache_options *o,
 }
 
 /* Until it ended; false: it hangs. */
-static bool watch(pid_t pid, const struct rcache_options *o,
+static bool watch(pid_t pid, const struct torture_options *o,
                   struct rcache_board *board, int *status)
 {
     uint64_t last[RCACHE_THREADS + RCACHE_DISTURBERS] = {0};
@@ -147,7 +147,7 @@ static bool watch(pid_t pid, const struct rcache_options *o,
 }
 
 /* Ends the child. Says what it was. */
-static bool judge(const struct rcache_options *o, struct rcache_board *board,
+static bool judge(const struct torture_options *o, struct rcache_board *board,
                   bool ended, int status, double ran)
 {
     uint64_t wrong = torture_get(&board->wrong);
@@ -172,7 +172,7 @@ static bool judge(const struct rcache_options *o, struct rcache_board *board,
            (all || ran < ALL_WAYS);
 }
 
-int torture_rcache_phase(struct rcache_options o, bool blind)
+int torture_rcache_phase(struct torture_options o, bool blind)
 {
     int fd = memfd_create("torture", 0), status = 0;
     struct rcache_board *board;

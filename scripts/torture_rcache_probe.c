@@ -88,7 +88,7 @@ static void explain(int err, size_t len)
     fputc('\n', stderr);
 }
 
-int torture_rcache_probe(const struct rcache_options *o)
+int torture_rcache_probe(const struct torture_options *o)
 {
     size_t each = rcache_merge_bytes(o) + ((size_t)512 << 10);
     int err = try_all(o->threads * each);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the scenarios begin with: numbers from the command line, and memory
- * that a child shares with who watches it. */
+/* What the scenarios begin with: a child, and memory that it shares with who
+ * watches it. */
 #ifndef LAPSE_TORTURE_START_H
 #define LAPSE_TORTURE_START_H
 
@@ -12,15 +12,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-
-static inline bool torture_number(const char *text, uint64_t most,
-                                  uint64_t *out)
-{
-    char *end;
-
-    *out = strtoull(text, &end, 10);
-    return text[0] >= '0' && text[0] <= '9' && !*end && *out <= most;
-}
 
 /* As fork(): the child ends with its parent. */
 static inline pid_t torture_fork(void)
