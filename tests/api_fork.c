@@ -358,10 +358,16 @@ static int look(bool ends)
 
 static int test_delayed(int forks)
 {
+    int wanted = forks / 20;
+    bool enough = false;
+
     subscribe(LAPSE_POLL, 0, NULL, NULL); /* the delay wants one */
-    test_moving(forks, 1000000, look);
-    check(met[STARTING] > forks / 20 && met[ENDING] > forks / 20,
-          "met it: starting %d times, ending %d, else there %d", met[STARTING],
+    /* on a busy machine the thread comes late, when all is over */
+    for (int turn = 0; turn < 20 && !enough && !api_failures; turn++) {
+        test_moving(forks, 1000000, look);
+        enough = met[STARTING] > wanted && met[ENDING] > wanted;
+    }
+    check(enough, "met it: starting %d times, ending %d, else there %d", met[STARTING],
           met[ENDING], met[UP]);
     return api_end();
 }
