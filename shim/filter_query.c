@@ -28,41 +28,67 @@ static inline bool bit_get(const _Atomic uint64_t *bits, unsigned i)
 }
 
 /*
- * Pages first..last (both included) of the node's span. `whole` children in
- * the middle are answered by their bits; the two at the ends are entered, and
- * from there on only one of the two ends is open: two nodes a level at most.
+ * Of the pages of this node from `page` on, or up to it (included): one node a
+ * level. Children that are asked for as a whole are answered by their bits,
+ * the one with the page is entered.
  */
-static bool query(const struct filter_leaf *leaf, int level, uint64_t first,
-                  uint64_t last)
+static inline bool query_side(const struct filter_leaf *leaf, int level,
+                              uint64_t page, bool from)
 {
-    while (leaf) {
+    for (; leaf; level--) {
+        const struct filter_node *node = (const struct filter_node *)leaf;
+        unsigned k = page >> (level * FILTER_WAYS_BITS) & (FILTER_WAYS - 1);
+
+        /* full before any and child: W1 */
+        if (bits_any(leaf->full, from ? k : 0, from ? FILTER_WAYS - 1 : k))
+            return true;
+        if (!level)
+            return false;
+        if (from ? k < FILTER_WAYS - 1 &&
+                       bits_any(node->any, k + 1, FILTER_WAYS - 1)
+                 : k && bits_any(node->any, 0, k - 1))
+            return true;
+        if (!bit_get(node->any, k))
+            return false;
+        leaf = atomic_load_explicit(&node->child[k], memory_order_acquire);
+    }
+    return false;
+}
+
+/*
+ * Pages first..last (both included). Down to the node where they lie in two
+ * children; below it, one side each. No recursion: G4's stack.
+ */
+static inline bool query(const struct filter_leaf *leaf, uint64_t first,
+                         uint64_t last)
+{
+    for (int level = FILTER_ROOT_LEVEL; leaf; level--) {
         const struct filter_node *node = (const struct filter_node *)leaf;
         unsigned shift = (unsigned)level * FILTER_WAYS_BITS;
         unsigned i = first >> shift & (FILTER_WAYS - 1);
         unsigned j = last >> shift & (FILTER_WAYS - 1);
-        uint64_t below = ((uint64_t)1 << shift) - 1;
 
-        if (!level)
-            return bits_any(leaf->full, i, j);
         /* full before any and child: W1 */
         if (bits_any(leaf->full, i, j))
             return true;
-        if (j - i > 1 && bits_any(node->any, i + 1, j - 1))
-            return true;
-        if (i != j) {
-            if (bit_get(node->any, j) &&
-                query(atomic_load_explicit(&node->child[j],
-                                           memory_order_acquire),
-                      level - 1, 0, last & below))
-                return true;
-            last = below; /* of child i: to its end */
-        }
-        if (!bit_get(node->any, i))
+        if (!level)
             return false;
-        leaf = atomic_load_explicit(&node->child[i], memory_order_acquire);
-        first &= below;
-        last &= below;
-        level--;
+        if (i == j) {
+            if (!bit_get(node->any, i))
+                return false;
+            leaf = atomic_load_explicit(&node->child[i],
+                                        memory_order_acquire);
+            continue;
+        }
+        return (j - i > 1 && bits_any(node->any, i + 1, j - 1)) ||
+               (bit_get(node->any, i) &&
+                query_side(atomic_load_explicit(&node->child[i],
+                                                memory_order_acquire),
+                           level - 1, first, true)) ||
+               (bit_get(node->any, j) &&
+                query_side(atomic_load_explicit(&node->child[j],
+                                                memory_order_acquire),
+                           level - 1, last, false));
     }
     return false;
 }
@@ -86,6 +112,23 @@ static inline bool query_small(const struct filter_leaf *leaf, uint64_t first,
                     last & (FILTER_WAYS - 1));
 }
 
+/* Was anything removed since? Then what was read is no "no". */
+static inline bool removed(const struct filter *f, uint64_t before)
+{
+    return (before & 1) ||
+           /* seq_cst V2: after all loads of bits */
+           atomic_load_explicit(&f->removing, memory_order_seq_cst) != before;
+}
+
+/* Not inlined: the usual one saves no registers for it. */
+__attribute__((noinline))
+static bool query_large(const struct filter *f,
+                        const struct filter_node *root, uint64_t first,
+                        uint64_t last, uint64_t before)
+{
+    return query(&root->leaf, first, last) || removed(f, before);
+}
+
 bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
 {
     struct filter_node *root;
@@ -96,18 +139,16 @@ bool filter_query(const struct filter *f, uintptr_t start, uintptr_t end)
     if (end <= atomic_load_explicit(&f->low, memory_order_seq_cst) ||
         start >= atomic_load_explicit(&f->high, memory_order_seq_cst))
         return false;
-    /* seq_cst V1, V2: before and after all loads of bits; pair with V3, V4 */
+    /* seq_cst V1: before all loads of bits; V1, V2 pair with V3, V4 */
     before = atomic_load_explicit(&f->removing, memory_order_seq_cst);
     root = atomic_load_explicit(&f->root, memory_order_seq_cst);
     if (!root)
         return false;
     start >>= PAGE_SHIFT;
     end = (end - 1) >> PAGE_SHIFT;
-    return (start >> FILTER_WAYS_BITS == end >> FILTER_WAYS_BITS
-                ? query_small(&root->leaf, start, end)
-                : query(&root->leaf, FILTER_ROOT_LEVEL, start, end)) ||
-           (before & 1) ||
-           atomic_load_explicit(&f->removing, memory_order_seq_cst) != before;
+    if (start >> FILTER_WAYS_BITS != end >> FILTER_WAYS_BITS)
+        return query_large(f, root, start, end, before);
+    return query_small(&root->leaf, start, end) || removed(f, before);
 }
 
 /* From page on: how far the bits of one leaf stay the same. */

@@ -19,6 +19,7 @@
 #endif
 
 #define LEN (8 * PAGE)
+#define GIB ((size_t)1 << 30)
 #define EVENTS 64
 
 static lapse_handle sub;
@@ -177,16 +178,20 @@ static const struct call {
     {"lapse_publish", call_publish, MEMORY},
 };
 
-static char *place(int on, size_t off)
+/* With a boundary of 1 GiB in the middle, or one of 2 MiB: so the release lies
+ * in two parts of the filter's tree, which is the long way through it. */
+static char *place(int on, size_t boundary)
 {
     static char *room;
     char *at;
 
-    if (!room)
-        room = mmap(NULL, 4 * LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                    0);
-    need(room != MAP_FAILED, "room");
-    at = mmap(room + off, LEN, PROT_READ | PROT_WRITE,
+    if (!room) {
+        room = mmap(NULL, 3 * GIB, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        need(room != MAP_FAILED, "room");
+        room += 2 * GIB - (uintptr_t)room % GIB;
+    }
+    at = mmap(room + boundary - LEN / 2, LEN, PROT_READ | PROT_WRITE,
               MAP_FIXED | (on == A_FILE ? MAP_SHARED
                                         : MAP_PRIVATE | MAP_ANONYMOUS),
               on == A_FILE ? of.fd : -1, 0);
@@ -200,7 +205,7 @@ static void prepare(int on)
 
     need(!ftruncate(of.fd, LEN), "ftruncate");
     of.at = place(on, 0);
-    of.again = place(on, 2 * LEN);
+    of.again = place(on, 512 * PAGE);
     if (on == HEAP)
         need((of.at = sbrk(LEN)) != (void *)-1, "sbrk");
     if (on == SEGMENT)
