@@ -2,7 +2,7 @@
 /*
  * A program that confines itself: any system call but those it makes kills it.
  * So a release may not make a system call of its own, but to look up a System V
- * segment that somebody may watch.
+ * segment that somebody may watch, or memory that may be of huge pages.
  * Usage: confined [--without-shm | --end]
  * --end: it releases nothing, but returns from main(), and may ask what time it
  * is and who it is.
@@ -37,13 +37,21 @@ static int confine(int who)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
+/* Not where a huge page may begin: mremap of a part of one looks it up. */
+static char *fresh_small(void)
+{
+    char *p = fresh(4 * PAGE);
+
+    return (unsigned long)p % (2ul << 20) ? p : fresh(4 * PAGE);
+}
+
 /* Runs confined; nothing may be printed here. Returns what failed, or 0. */
 static int released(void *segment)
 {
     char *p, *q;
 
     for (int i = 0; i < 200; i++) {
-        p = fresh(4 * PAGE);
+        p = fresh_small();
         q = malloc(200000 + (size_t)i * 3000);
         q[0] = 1;
         KEEP(q);
