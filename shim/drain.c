@@ -188,6 +188,17 @@ static bool may_leave(void)
     return leave;
 }
 
+/*
+ * A callback that forks leaves a child where this thread is the program's only
+ * one, and is counted (thread.c). It ends, so that a child where nobody else
+ * runs does: all signals are blocked in it. Another one calls back then.
+ */
+static bool is_forked(void)
+{
+    return atomic_load_explicit(&drainer, memory_order_relaxed) !=
+           thread_self();
+}
+
 static void *drainer_main(void *unused)
 {
     bool any, held;
@@ -199,6 +210,8 @@ static void *drainer_main(void *unused)
     release_test_delay(0);
     for (;;) {
         drain_round(&any, &held);
+        if (is_forked())
+            return NULL;
         if (!any && may_leave()) {
             release_test_delay(0);
             return NULL;
@@ -225,10 +238,9 @@ int drainer_start(void)
 void drainer_fork_child(void)
 {
     bool keep = false;
-    uintptr_t was = atomic_load_explicit(&drainer, memory_order_relaxed);
 
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
-    if (!was || was == thread_self()) /* forked from a callback: it is us */
+    if (!atomic_load_explicit(&drainer, memory_order_relaxed))
         return;
     atomic_store_explicit(&drainer, 0, memory_order_relaxed);
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)

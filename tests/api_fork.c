@@ -144,6 +144,60 @@ static void test_callbacks(void)
     lapse_unsubscribe(kept);
 }
 
+static _Atomic int forked; /* 1: and the child ended well, 2: it did not */
+static _Atomic bool other_called;
+
+static void on_other(const struct lapse_event *e, void *arg)
+{
+    (void)arg;
+    if (event_overlaps(e, watched, PAGE))
+        atomic_store(&other_called, true);
+}
+
+/* Who subscribes in the child is called back, by a thread of its own. */
+static void subscribe_in_child(void)
+{
+    lapse_handle other = subscribe(LAPSE_CALLBACK, LAPSE_ALL, on_other, NULL);
+
+    munmap(watched, PAGE);
+    for (int i = 0; i < 2000 && !atomic_load(&other_called); i++)
+        sleep_us(1000);
+    _exit(atomic_load(&other_called) && !lapse_unsubscribe(other) ? 0 : 1);
+}
+
+static void on_event_fork(const struct lapse_event *e, void *arg)
+{
+    pid_t pid;
+
+    if (!event_overlaps(e, watched, PAGE) || atomic_load(&forked))
+        return;
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0 && arg)
+        subscribe_in_child();
+    if (pid == 0)
+        return; /* nobody else runs there */
+    atomic_store(&forked, pid > 0 && wait_for(pid, 10) == 0 ? 1 : 2);
+}
+
+/* A child that a callback forks ends when the callback returns there. */
+static void test_forking_callback(unsigned flags, void *arg)
+{
+    char *before = watched;
+
+    watched = fresh(PAGE);
+    atomic_store(&forked, 0);
+    kept = subscribe(LAPSE_CALLBACK, flags, on_event_fork, arg);
+    need(lapse_watch(kept, watched, PAGE) == 0, "watch");
+    munmap(watched, PAGE);
+    for (int i = 0; i < 15000 && !atomic_load(&forked); i++)
+        sleep_us(1000);
+    check(atomic_load(&forked) == 1, "a child of a callback, %s, %s: ends well",
+          flags ? "kept" : "dropped", arg ? "subscribes" : "returns");
+    lapse_unsubscribe(kept);
+    watched = before;
+}
+
 static bool readable(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -382,6 +436,9 @@ int main(int argc, char **argv)
         return test_delayed(delayed);
     test_handles();
     test_callbacks();
+    test_forking_callback(0, NULL);
+    test_forking_callback(LAPSE_FORK_KEEP, NULL);
+    test_forking_callback(0, &watched);
     test_fd();
     test_open(false);
     test_open(true);
