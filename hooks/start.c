@@ -40,6 +40,13 @@
  */
 #pragma weak gnu_get_libc_version
 
+/*
+ * A program that clang built with -fsanitize=thread has functions of its own in
+ * the place of strcmp() and others, which jump to 0 before this was called. Its
+ * first constructor does that, and we come earlier; twice does no harm.
+ */
+extern void __tsan_init(void) __attribute__((weak));
+
 static bool started;
 
 /* Where it counts threads; see shim/thread.c. */
@@ -141,6 +148,8 @@ __attribute__((constructor)) static void start(int argc, char **argv,
         tell_audit();
         return;
     }
+    if (__tsan_init)
+        __tsan_init();
     if (copy_stands_back())
         return;
     started = true;

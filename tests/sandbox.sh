@@ -188,16 +188,20 @@ expect "LD_AUDIT" "$all" 0 env LD_AUDIT="$victims/lib_audit.so" \
 
 expect "valgrind" "$all" 0 env LD_PRELOAD="$lib" \
     valgrind -q --error-exitcode=9 "$honest"
-for s in address undefined thread; do
-    if gcc -std=gnu11 -D_GNU_SOURCE -O1 -g -pthread -fsanitize=$s -iquote . \
-        -Wl,-z,dynamic-undefined-weak tests/honest.c -o "$tmp/$s" \
+sanitized() { # COMPILER SANITIZER
+    if $1 -std=gnu11 -D_GNU_SOURCE -O1 -g -pthread -fsanitize=$2 -iquote . \
+        -Wl,-z,dynamic-undefined-weak tests/honest.c -o "$tmp/$2" \
         2> /dev/null; then
-        expect "-fsanitize=$s" "$all" 0 env LD_PRELOAD="$lib" \
+        expect "$1 -fsanitize=$2" "$all" 0 env LD_PRELOAD="$lib" \
             ASAN_OPTIONS=verify_asan_link_order=0 \
-            TSAN_OPTIONS=die_after_fork=0 "$tmp/$s"
+            TSAN_OPTIONS=die_after_fork=0 "$tmp/$2"
     else
-        echo "skipped -fsanitize=$s: gcc has it not"
+        echo "skipped $1 -fsanitize=$2: $1 is not there, or has it not"
     fi
+}
+for s in address undefined thread; do
+    sanitized gcc $s
+    sanitized clang $s
 done
 echo "sandbox: $ran places"
 exit $failed
