@@ -23,11 +23,7 @@ static long apply(uintptr_t start, uintptr_t end, bool on)
 static void take_mapping(const struct maps_line *line, uintptr_t start,
                          uintptr_t end, bool on)
 {
-    if (start < line->start)
-        start = line->start;
-    if (end > line->end)
-        end = line->end;
-    if (start >= end || !apply(start, end, on) || !on)
+    if (!maps_clip(line, &start, &end) || !apply(start, end, on) || !on)
         return;
     start &= ~(HUGE - 1);
     end = (end + HUGE - 1) & ~(HUGE - 1);

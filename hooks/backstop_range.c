@@ -90,10 +90,9 @@ static void register_pieces(uintptr_t start, uintptr_t end)
     struct maps m;
 
     for (maps_open(&m, text, sizeof(text)); maps_next(&m);) {
-        uintptr_t from = m.line.start > start ? m.line.start : start;
-        uintptr_t to = m.line.end < end ? m.line.end : end;
+        uintptr_t from = start, to = end;
 
-        if (from < to)
+        if (maps_clip(&m.line, &from, &to))
             backstop_register(from, to);
     }
     maps_close(&m);

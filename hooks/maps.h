@@ -22,6 +22,17 @@ static inline bool maps_is_file(const struct maps_line *line)
     return line->device || line->inode;
 }
 
+/* What of [*start, *end) lies in it; false: nothing. */
+static inline bool maps_clip(const struct maps_line *line, uintptr_t *start,
+                             uintptr_t *end)
+{
+    if (*start < line->start)
+        *start = line->start;
+    if (*end > line->end)
+        *end = line->end;
+    return *start < *end;
+}
+
 /*
  * The lines are gone through by
  *     for (maps_open(&m, text, sizeof(text)); maps_next(&m);) ... m.line ...

@@ -79,18 +79,17 @@ bool file_is_older(const struct stat *st, uint64_t than)
            than;
 }
 
-bool build_id_is(const char *file, const uint8_t *id, size_t len,
-                 uint64_t loaded)
+bool build_id_is(const struct trace_segment *s, uint64_t loaded)
 {
-    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = open(s->name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
     bool is = false;
 
     if (fd < 0)
         return false;
     if (!fstat(fd, &st) && S_ISREG(st.st_mode) &&
-        (len || file_is_older(&st, loaded)))
-        is = file_build_id_is(fd, id, len);
+        (s->build_id_len || file_is_older(&st, loaded)))
+        is = file_build_id_is(fd, s->build_id, s->build_id_len);
     close(fd);
     return is;
 }

@@ -21,8 +21,7 @@ static bool file_is_its(struct trace *t, const struct trace_segment *segment)
 
     if (k->segment != segment)
         *k = (struct known){segment,
-                            build_id_is(segment->name, segment->build_id,
-                                        segment->build_id_len,
+                            build_id_is(segment,
                                         trace_realtime(t, segment->loaded))};
     return k->is;
 }

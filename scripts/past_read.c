@@ -31,8 +31,7 @@ static uint32_t frame_at(struct past *past, struct trace *trace, uint64_t pc,
     offset = pc - segment->bias;
     frame = past_frame(past, segment->name, build_id, offset, symbol);
     if (past->frames > before && !symbol &&
-        build_id_is(segment->name, segment->build_id, segment->build_id_len,
-                    trace_realtime(trace, segment->loaded)))
+        build_id_is(segment, trace_realtime(trace, segment->loaded)))
         past_frame_call(past, frame,
                         symbols_find(segment->name, offset - caller));
     return frame;

@@ -421,8 +421,8 @@ static int test_delayed(int forks)
         test_moving(forks, 1000000, look);
         enough = met[STARTING] > wanted && met[ENDING] > wanted;
     }
-    check(enough, "met it: starting %d times, ending %d, else there %d", met[STARTING],
-          met[ENDING], met[UP]);
+    check(enough, "met it: starting %d times, ending %d, else there %d",
+          met[STARTING], met[ENDING], met[UP]);
     return api_end();
 }
 

@@ -14,10 +14,6 @@
 
 #include "api.h"
 
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-
 #define LEN (8 * PAGE)
 #define GIB ((size_t)1 << 30)
 #define EVENTS 64
