@@ -22,7 +22,9 @@
  *  T4 The maker may be one of ours, in a callback, and not in N. So that it is
  *     as in T1, he is counted meanwhile. If all of N end in that time, none of
  *     them was the last, and he may not take himself out. Then one more is
- *     made, for no other purpose than to be it.
+ *     made, for no other purpose than to be it. That one takes him out: both
+ *     are in then. He could not: it may have ended before he comes to it, and
+ *     on a busy machine, where who is made runs first, it does so each time.
  */
 #include "thread.h"
 
@@ -45,7 +47,6 @@
 
 /* More than there can be threads: then it is not what we take it for. */
 #define THREADS_MAX (1u << 22)
-#define TRIES 16
 #define PATIENCE_MS 128
 #define STACK_MAX ((size_t)8 << 20)
 
@@ -79,45 +80,30 @@ static void put_in(void)
         ;
 }
 
-static void *be_last(void *unused)
-{
-    return unused;
-}
-
-/* Before a thread is made. Returns how many are to be taken out after that,
- * but for the thread: the maker, or none. */
-static int put_maker_in(void)
+/* Before a thread is made: is the maker to be taken out after that? */
+static bool put_maker_in(void)
 {
     unsigned none = 0;
 
-    if (uncounted) {
+    if (uncounted)
         put_in(); /* T4 */
-        return 1;
-    }
-    /* T3 */
-    atomic_compare_exchange_strong_explicit(
-        counter, &none, 1, memory_order_relaxed, memory_order_relaxed);
-    return 0;
+    else          /* T3 */
+        atomic_compare_exchange_strong_explicit(
+            counter, &none, 1, memory_order_relaxed, memory_order_relaxed);
+    return uncounted;
 }
 
-/* T1, T4 */
-static void take_out(void)
+/* T1. False: there is nobody but who is to be taken out. */
+static bool take_out(void)
 {
     unsigned n = atomic_load_explicit(counter, memory_order_relaxed);
-    pthread_t last;
 
-    for (int tries = TRIES; tries;) {
-        if (n > 1 && atomic_compare_exchange_weak_explicit(
-                         counter, &n, n - 1, memory_order_relaxed,
-                         memory_order_relaxed))
-            return;
-        if (n > 1)
-            continue;
-        tries--;
-        if (!pthread_create(&last, NULL, be_last, NULL))
-            pthread_detach(last);
-        n = atomic_load_explicit(counter, memory_order_relaxed);
-    }
+    while (n > 1)
+        if (atomic_compare_exchange_weak_explicit(counter, &n, n - 1,
+                                                  memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
 }
 
 /* Runs also if a callback ends the thread. */
@@ -154,20 +140,41 @@ static void limit_stack(pthread_attr_t *attr)
  * (fs->in_exec). Either it executes and we are gone, or it fails soon. Where
  * that is not why, as with RLIMIT_NPROC, only the first call waits so long. By
  * futex(), which who confines himself lets through for us anyhow. */
-static int create(pthread_t *thread, const pthread_attr_t *attr, void *what)
+static int create(pthread_t *thread, const pthread_attr_t *attr,
+                  void *(*start)(void *), void *arg)
 {
     static const struct timespec moment = {.tv_nsec = 1000000};
     static _Atomic bool hopeless; /* relaxed, like all here */
     static _Atomic uint32_t nobody;
-    int err = pthread_create(thread, attr, run, what);
+    int err = pthread_create(thread, attr, start, arg);
     bool once = atomic_load_explicit(&hopeless, memory_order_relaxed);
 
     for (int i = 0; err == EAGAIN && !once && i < PATIENCE_MS; i++) {
         sys(SYS_futex, &nobody, FUTEX_WAIT_PRIVATE, 0, &moment);
-        err = pthread_create(thread, attr, run, what);
+        err = pthread_create(thread, attr, start, arg);
     }
     atomic_store_explicit(&hopeless, err == EAGAIN, memory_order_relaxed);
     return err;
+}
+
+/* T4 */
+static void *be_last(void *unused)
+{
+    take_out();
+    return unused;
+}
+
+/* If it cannot be made, the maker stays in, and is the last when he ends. */
+static void take_maker_out(const pthread_attr_t *attr)
+{
+    pthread_t last;
+
+    if (take_out())
+        return;
+    if (create(&last, attr, be_last, NULL))
+        uncounted = false;
+    else
+        pthread_detach(last);
 }
 
 int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
@@ -175,7 +182,8 @@ int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
     pthread_attr_t attr;
     sigset_t all, old;
     pthread_t thread;
-    int err, surplus = 0;
+    bool maker_in = false;
+    int err;
 
     if (!what || !what->start)
         return -EINVAL;
@@ -185,13 +193,13 @@ int lapse_thread_start(const struct lapse_thread *what, pthread_t *out)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     if (counter)
-        surplus = put_maker_in();
-    err = create(&thread, &attr, (void *)(uintptr_t)what);
-    pthread_attr_destroy(&attr);
+        maker_in = put_maker_in();
+    err = create(&thread, &attr, run, (void *)(uintptr_t)what);
     if (!err && counter)
-        surplus++;
-    while (surplus--)
         take_out();
+    if (maker_in)
+        take_maker_out(&attr);
+    pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (err)
         return -err;

@@ -6,6 +6,7 @@
  * victims/last_thread.c.
  * Usage: api_last_thread [ROUNDS]
  */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -234,19 +235,51 @@ static void *make_more(void *unused)
     return unused;
 }
 
-static void *made_by_ours(void *unused)
+static void made_by(int makers)
 {
     static const struct lapse_thread maker = {.start = make_more};
     static uint64_t seed = 88172645463325252u;
 
     random_next(&seed);
     seed ^= (uint64_t)getpid() << 20;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < makers; i++)
         if (lapse_thread_start(&maker, NULL))
             _exit(6);
-    await(&seen->step, 2);
+    await(&seen->step, makers);
     for (unsigned i = random_next(&seed) % 20000; i; i--)
         __asm__ volatile("");
+}
+
+static void *made_by_ours(void *unused)
+{
+    made_by(2);
+    return unused;
+}
+
+/* On a busy machine who is made runs first, and has often ended when he who made
+ * it goes on. */
+static atomic_bool maker_is_last;
+
+__attribute__((visibility("default"))) int
+pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+               void *(*start)(void *), void *arg)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                       void *);
+    int err;
+
+    if (!real)
+        real = (typeof(real))dlsym(RTLD_NEXT, "pthread_create");
+    err = real(thread, attr, start, arg);
+    if (maker_is_last)
+        sleep_us(500);
+    return err;
+}
+
+static void *made_slowly(void *unused)
+{
+    maker_is_last = true;
+    made_by(1);
     return unused;
 }
 
@@ -375,6 +408,7 @@ int main(int argc, char **argv)
     try("threads of ours, made at exit", used_at_exit, 3, 1, 0);
     try("threads of ours that end at exit", ended_at_exit, 3, 1, 0);
     try("made by threads of ours", made_by_ours, 10 * rounds, 1, 0);
+    try("by such as come to run late", made_slowly, rounds, 1, 0);
     try("a callback ends its thread", callback_ends_thread, 3, 1, 3);
     try("a callback makes a thread", callback_makes_thread, 3, 1, 0);
     try("stdio locks, as with any thread", stdio_locks, 1, 1, 0);
