@@ -149,8 +149,12 @@ static void resize_something(void)
     give(smaller ? smaller : block);
 }
 
+/* Not beside another allocator: of glibc's, which nobody has used then, two
+   threads must not make the first call at once. */
 static void trim(void)
 {
+    if (child.options->jemalloc)
+        return;
     place_set(PLACE_ALLOCATOR);
     malloc_trim(0); /* madvise on every hole, under the arena's lock */
     place_set(PLACE_OUTSIDE);
