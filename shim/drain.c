@@ -16,8 +16,9 @@
 #include "watchdog.h"
 
 #define BATCH 32
-/* While an open record waits to be told again: how often to look. */
-#define OPEN_TICK_NS 1000000
+/* How often to look while an open record waits to be told again, or a turn to
+ * be given back. */
+#define HELD_TICK_NS 1000000
 
 static _Atomic uintptr_t drainer; /* its thread pointer, 0 = none */
 static _Atomic uint32_t revive;   /* the parent had one */
@@ -32,6 +33,11 @@ static bool in_callback(void)
     return false;
 }
 
+static bool turn_is_taken(struct subscriber *s)
+{
+    return atomic_load_explicit(&s->deliverer, memory_order_relaxed) != 0;
+}
+
 /* Get the turn to call back for s; its lock is held, and again on return. The
  * turn lies outside the lock, so that callbacks run with no lock of ours. */
 static void turn_take(struct subscriber *s)
@@ -40,7 +46,7 @@ static void turn_take(struct subscriber *s)
         uint32_t turn =
             atomic_load_explicit(&s->deliverer_turn, memory_order_acquire);
 
-        if (!atomic_load_explicit(&s->deliverer, memory_order_relaxed))
+        if (!turn_is_taken(s))
             break;
         lock_drop(&s->lock);
         sys(SYS_futex, &s->deliverer_turn, FUTEX_WAIT_PRIVATE, turn, 0);
@@ -119,7 +125,8 @@ static bool pending(struct subscriber *s, uint64_t flags)
 }
 
 /* Deliver what waits. Says whether a CALLBACK subscriber is there at all, and
- * whether something is kept back that must be looked at again. */
+ * whether something is kept back that must be looked at again. Nobody's turn is
+ * waited for: one callback that takes its time holds up no other's. */
 static void drain_round(bool *any, bool *held)
 {
     *any = *held = false;
@@ -136,7 +143,8 @@ static void drain_round(bool *any, bool *held)
             continue;
         }
         *any = true;
-        if (pending(s, QUEUE_INDEX | QUEUE_OVERFLOW | QUEUE_HELD))
+        if (pending(s, QUEUE_INDEX | QUEUE_OVERFLOW | QUEUE_HELD) &&
+            !turn_is_taken(s))
             deliver(s, COLLECT_DRAIN);
         else
             lock_drop(&s->lock);
@@ -145,30 +153,36 @@ static void drain_round(bool *any, bool *held)
     }
 }
 
-/* Is there a reason not to sleep: records, or nobody left to sleep for? */
-static bool anything_new(void)
+/* Is there a reason not to sleep: records, or nobody left to sleep for? Those
+ * of another's turn are held: it may have looked before they came. */
+static bool anything_new(bool *held)
 {
     bool any = false;
 
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        struct subscriber *s = &lapse_subscribers.one[i];
+
         if (!(atomic_load_explicit(&lapse_live, memory_order_seq_cst) >> i &
               1) ||
-            atomic_load_explicit(&lapse_subscribers.one[i].delivery,
-                                 memory_order_relaxed) != LAPSE_CALLBACK)
+            atomic_load_explicit(&s->delivery, memory_order_relaxed) !=
+                LAPSE_CALLBACK)
             continue;
         any = true;
-        if (pending(&lapse_subscribers.one[i], QUEUE_INDEX | QUEUE_OVERFLOW))
+        if (!pending(s, QUEUE_INDEX | QUEUE_OVERFLOW))
+            continue;
+        if (!turn_is_taken(s))
             return true;
+        *held = true;
     }
     return !any;
 }
 
 static void sleep_until_told(bool held)
 {
-    static const struct timespec tick = {.tv_nsec = OPEN_TICK_NS};
+    static const struct timespec tick = {.tv_nsec = HELD_TICK_NS};
 
     atomic_store_explicit(&lapse_drainer_asleep, 1, memory_order_seq_cst);
-    if (!anything_new())
+    if (!anything_new(&held))
         sys(SYS_futex, &lapse_drainer_asleep, FUTEX_WAIT_PRIVATE, 1,
             held ? &tick : NULL);
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);

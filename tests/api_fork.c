@@ -439,6 +439,7 @@ int main(int argc, char **argv)
     test_forking_callback(0, NULL);
     test_forking_callback(LAPSE_FORK_KEEP, NULL);
     test_forking_callback(0, &watched);
+    test_forking_callback(LAPSE_FORK_KEEP, &watched);
     test_fd();
     test_open(false);
     test_open(true);

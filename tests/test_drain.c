@@ -233,6 +233,56 @@ Test(drain, unsubscribe_waits_for_a_callback)
     cr_assert_eq(calls, 1, "called back after its end");
 }
 
+static void note_other(const struct lapse_event *event, void *others)
+{
+    (void)event;
+    ++*(_Atomic int *)others;
+}
+
+/* Slow only where lapse_sync() calls it. */
+static void slow_in_sync(const struct lapse_event *event, void *syncing)
+{
+    if (pthread_equal(pthread_self(), *(pthread_t *)syncing) && !left)
+        slow(event, NULL);
+    calls++;
+}
+
+static void *sync_until_entered(void *h)
+{
+    while (!left) {
+        lapse_publish(unit_at(0), 1);
+        if (lapse_sync(*(lapse_handle *)h))
+            failures++;
+    }
+    return NULL;
+}
+
+Test(drain, a_slow_callback_holds_up_no_other)
+{
+    static _Atomic int others;
+    static pthread_t syncing;
+    lapse_handle h =
+        unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, slow_in_sync, &syncing);
+    int before;
+
+    unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, note_other, &others);
+    sem_init(&entered, 0, 0);
+    sem_init(&leave, 0, 0);
+    pthread_create(&syncing, NULL, sync_until_entered, &h);
+    sem_wait(&entered);
+    for (int i = 0; i < 20; i++) {
+        before = others;
+        lapse_publish(unit_at(1), 1);
+        cr_assert_geq(unit_await(&others, before + 1), before + 1, "held up");
+    }
+    before = calls;
+    sem_post(&leave);
+    pthread_join(syncing, NULL);
+    cr_assert_geq(unit_await(&calls, before + 20), before + 20,
+                  "what came meanwhile");
+    cr_assert_eq(failures, 0);
+}
+
 static void note_thread(const struct lapse_event *event, void *arg)
 {
     sigset_t blocked;
