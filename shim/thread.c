@@ -7,7 +7,7 @@
  * signal. The variable is part of what glibc shows to libthread_db. Nothing
  * but this and a "is stdio to lock from now on", which is never taken back,
  * hangs on its value (glibc 2.34 to 2.42). In what follows N is the number of
- * threads that are counted rightly.
+ * threads that are counted rightly. tests/model/last_thread.pml is a model.
  *
  *  T1 Who makes a thread takes it out when it is made. He is in N until then,
  *     so the count never gets to 0 by us: nobody is cheated of its exit(), and

@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs the model (protocol.pml): configurations in which the properties must
-# hold, and mutations of it that must be caught. One line each; exit status 1
-# if one is not as it must be. Usage: tests/model/run.sh [--short]
+# Runs the models (protocol.pml, last_thread.pml): configurations in which the
+# properties must hold, and mutations of them that must be caught. One line
+# each; exit status 1 if one is not as it must be.
+# Usage: tests/model/run.sh [--short]
 set -u
 cd "$(dirname "$0")" || exit 2
-model=$PWD/protocol.pml
+models=$PWD
+model=$models/protocol.pml
 short=${1:-}
 command -v spin > /dev/null || {
     echo "skip: no spin: run scripts/setup"
@@ -98,5 +100,23 @@ if [ "$short" != --short ]; then
         -DPRODUCERS=1 -DFORKS=1 -DMUT_FORK_KEEPS
     caught "the subscriber's lock taken in a hook" "invalid end state" \
         -DPRODUCERS=1 -DSTOPS=1 -DMUT_LOCK_IN_HOOK
+fi
+
+model=$models/last_thread.pml
+if [ "$short" = --short ]; then
+    holds "the last thread, one that starts ours" -DPROGRAMS=1 -DSTARTS=2
+else
+    holds "the last of two threads, three of ours, one cannot be made"
+    holds "the last thread, four of ours" -DPROGRAMS=1 -DSTARTS=4 -DFAILS=0
+    holds "the last thread, two of ours cannot be made" -DPROGRAMS=1 -DFAILS=2
+fi
+caught "the maker tries to leave the count itself" "$assertion" \
+    -DSTARTS=2 -DFAILS=0 -DMUT_MAKER_TRIES
+caught "a maker of ours is not counted" "$assertion" \
+    -DSTARTS=2 -DFAILS=0 -DMUT_MAKER_OUT
+if [ "$short" != --short ]; then
+    caught "ours end uncounted" "$assertion" -DSTARTS=2 -DMUT_ENDS_OUT
+    caught "the last one's exit() is called once more" "$assertion" \
+        -DSTARTS=2 -DMUT_ONCE_MORE
 fi
 exit $bad
