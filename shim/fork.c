@@ -6,6 +6,10 @@
  * forks while it interrupts their owner, they are the forking thread's and
  * stay so. Hooks of other threads are cut off anywhere: see inflight.c and
  * poll_fork_child for what that leaves behind.
+ * In a child that is one already, but not by fork() (fork.h), a lock may be
+ * taken for ever, by a thread that is not there. It is not waited for, and what
+ * it guards may be half changed: the child's own child is as good as its
+ * parent then, no better.
  * vfork and posix_spawn share memory: nothing is to be done.
  */
 #include "fork.h"
@@ -25,6 +29,8 @@
 
 /* Which of them this fork took; written with the registry held. */
 static bool took[SUBSCRIBERS_MAX + 1];
+/* One of them was taken for ever. */
+static bool stuck;
 
 _Atomic uint32_t *_Atomic lapse_fork_mark;
 
@@ -58,12 +64,26 @@ bool fork_mark(void)
     return true;
 }
 
+static bool take(struct lock *l, bool raw)
+{
+    if (!raw)
+        return !lock_take(l);
+    if (lock_try(l))
+        return true;
+    /* relaxed: nobody else is here */
+    if (atomic_load_explicit(&l->owner, memory_order_relaxed) !=
+        thread_self())
+        stuck = true;
+    return false;
+}
+
 static void before(void)
 {
-    bool first = !lock_take(&lapse_subscribers.registry);
+    bool raw = fork_was_raw();
+    bool first = take(&lapse_subscribers.registry, raw);
 
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        took[i] = !lock_take(&lapse_subscribers.one[i].lock);
+        took[i] = take(&lapse_subscribers.one[i].lock, raw);
     took[SUBSCRIBERS_MAX] = first;
 }
 
@@ -80,6 +100,10 @@ static void give_back(void)
 
 static void in_child(void)
 {
+    if (stuck) {
+        give_back();
+        return;
+    }
     trace_fork_child(); /* until set_mark() no trace is written */
     set_mark();
     report_fork_child();

@@ -117,6 +117,11 @@ static int may_be_made(uint64_t bytes)
            limit.rlim_cur >= bytes;
 }
 
+void own_file_drop(struct own_dir *dir)
+{
+    sys(SYS_unlink, dir->path);
+}
+
 int own_file_map(struct own_dir *dir, const char *suffix, uint64_t bytes,
                  void *at, void **out)
 {
@@ -133,8 +138,10 @@ int own_file_map(struct own_dir *dir, const char *suffix, uint64_t bytes,
                          MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0),
                          fd, 0);
     sys(SYS_close, fd);
-    if (err < 0 && err > -4096)
+    if (err < 0 && err > -4096) {
+        own_file_drop(dir);
         return (int)err;
+    }
     *out = (void *)addr;
     return 0;
 }

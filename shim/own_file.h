@@ -34,5 +34,7 @@ int own_dir_open(struct own_dir *dir, const char *path);
  */
 int own_file_map(struct own_dir *dir, const char *suffix, uint64_t bytes,
                  void *at, void **out);
+/* The last one is of no use: take its name away. */
+void own_file_drop(struct own_dir *dir);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -22,7 +23,9 @@
 #define KB 1024u
 #define RING_KB 256u
 #define RING_STACKS_KB 4096u
-#define RING_STACKS_KB_MIN 1024u /* a block holds the largest stack */
+#define RING_KB_MIN 64u
+/* Of a limit of address space; the program wants the rest. */
+#define ADDRESS_SHARE 8
 
 _Static_assert(TRACE_RINGS == IN_FLIGHT_SLOTS, "a ring for each slot");
 _Static_assert(sizeof(struct trace_head) == 64, "a cache line each");
@@ -62,19 +65,6 @@ static void read_text(const char *file, char *to, size_t room)
     to[len > 0 ? len : 0] = 0;
 }
 
-static uint32_t ring_kb(void)
-{
-    uint32_t kb = lapse_config.trace_ring, power = 64;
-
-    if (!kb)
-        kb = lapse_config.stacks ? RING_STACKS_KB : RING_KB;
-    else if (lapse_config.stacks && kb < RING_STACKS_KB_MIN)
-        kb = RING_STACKS_KB_MIN;
-    while (power < kb)
-        power *= 2;
-    return power;
-}
-
 static uint64_t heads_at(void)
 {
     return page_up(sizeof(struct trace_header)) +
@@ -90,6 +80,43 @@ static uint64_t rings_at(void)
 static uint64_t file_bytes(void)
 {
     return rings_at() + TRACE_RINGS * lapse_trace.ring_bytes;
+}
+
+/* A block holds the largest stack that is kept, and what is said of it. */
+static uint64_t ring_least(void)
+{
+    uint32_t kb = RING_KB_MIN;
+
+    while (lapse_config.stacks && kb < TRACE_BLOCKS * (lapse_config.stacks + 1))
+        kb *= 2;
+    return (uint64_t)kb * KB;
+}
+
+static uint64_t ring_wanted(void)
+{
+    uint64_t bytes = ring_least();
+    uint32_t kb = lapse_config.trace_ring;
+
+    if (!kb)
+        kb = lapse_config.stacks ? RING_STACKS_KB : RING_KB;
+    while (bytes < (uint64_t)kb * KB)
+        bytes *= 2;
+    return bytes;
+}
+
+/* The file takes address space, be it sparse, and the program must not want
+ * for it: where there is little, rings are smaller. False: even then. */
+static bool ring_fit(void)
+{
+    struct rlimit limit;
+
+    lapse_trace.ring_bytes = ring_wanted();
+    if (sys(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit))
+        return true;
+    while (file_bytes() > limit.rlim_cur / ADDRESS_SHARE &&
+           lapse_trace.ring_bytes > ring_least())
+        lapse_trace.ring_bytes /= 2;
+    return file_bytes() <= limit.rlim_cur / ADDRESS_SHARE;
 }
 
 static void set_header(struct trace_header *h, uint64_t bytes)
@@ -131,6 +158,7 @@ static int file_new(void *at)
     if (!trace_fill(h, sizeof(*h)) ||
         !trace_fill((uint8_t *)h + heads_at(),
                     TRACE_RINGS * sizeof(struct trace_head))) {
+        own_file_drop(&directory);
         if (!at)
             sys(SYS_munmap, map, bytes);
         return -ENOSPC;
@@ -146,16 +174,20 @@ static int file_new(void *at)
 
 static void warn(int err)
 {
+    const char *why = "error";
+
+    if (err == -EPERM)
+        why = "the directory is open to others, or theirs:";
+    else if (err == -ENOMEM)
+        why = "too little address space, see ulimit -v:";
     log_warn("LAPSE_TRACE=%s: no trace can be kept there (%s %d); this "
              "process has none",
-             lapse_config.trace,
-             err == -EPERM ? "the directory is open to others, or theirs:"
-                           : "error",
-             -err);
+             lapse_config.trace, why, -err);
 }
 
 void trace_start(void)
 {
+    bool fits;
     int err;
 
     if (!lapse_config.trace) {
@@ -163,11 +195,13 @@ void trace_start(void)
             log_warn("LAPSE_STACKS needs LAPSE_TRACE=DIR; no stacks are kept");
         return;
     }
-    lapse_trace.ring_bytes = (uint64_t)ring_kb() * KB;
+    fits = ring_fit();
     lapse_trace.block_bytes =
         (uint32_t)(lapse_trace.ring_bytes / TRACE_BLOCKS);
     lapse_trace.stack_bytes = lapse_config.stacks * KB;
     err = own_dir_open(&directory, lapse_config.trace);
+    if (!err && !fits)
+        err = -ENOMEM;
     if (!err && !fork_mark())
         err = -ENOSYS;
     if (!err)

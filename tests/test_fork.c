@@ -3,11 +3,14 @@
 #include "shim/fork.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/poll.h> /* <poll.h> would be shim/poll.h */
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shim/lock.h"
+#include "shim/subscriber.h"
 #include "tests/unit.h"
 
 TestSuite(fork, .init = unit_start);
@@ -117,6 +120,60 @@ Test(fork, refuses_a_child_that_was_made_by_hand)
     }
     expect_child(pid);
     cr_assert_eq(lapse_poll(h, e, 2), 0, "the parent is as it was");
+}
+
+static struct lock *held;
+
+static void *hold_it(void *barrier)
+{
+    lock_take(held);
+    pthread_barrier_wait(barrier);
+    pthread_barrier_wait(barrier);
+    lock_drop(held);
+    return barrier;
+}
+
+/* What a child of fork() in a child that was made by hand says, and its exit
+ * status: 1 for all that is refused there, 0 for what can be used. */
+static int grandchild_says(lapse_handle h)
+{
+    struct lapse_subscription how = {.size = sizeof(how)};
+    lapse_handle other;
+    pid_t pid = _Fork();
+    int status;
+
+    if (!pid) {
+        alarm(5);
+        pid = fork();
+        if (!pid) {
+            alarm(5);
+            _exit(lapse_subscribe(&how, &other) == -ECHILD &&
+                  lapse_unsubscribe(h) == -ECHILD);
+        }
+        _exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status)
+                  ? WEXITSTATUS(status)
+                  : 2);
+    }
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert(WIFEXITED(status), "killed by %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+/* A lock that nobody gives back there holds nobody up. */
+Test(fork, goes_on_in_a_child_that_was_made_by_hand)
+{
+    lapse_handle h = unit_poller(0);
+    pthread_barrier_t barrier;
+    pthread_t thread;
+
+    cr_expect_eq(grandchild_says(h), 0);
+    pthread_barrier_init(&barrier, NULL, 2);
+    held = &lapse_subscribers.one[h.index].lock;
+    pthread_create(&thread, NULL, hold_it, &barrier);
+    pthread_barrier_wait(&barrier);
+    cr_expect_eq(grandchild_says(h), 1);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
 }
 
 /* The thread that would end it is not there. */

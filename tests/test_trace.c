@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,21 +28,21 @@
 
 static char dir[64];
 
-static void start_with(const char *more)
+static void start_with(const char *ring, const char *more)
 {
-    static char trace[96], ring[32];
-    char *environment[] = {trace, ring, (char *)more, NULL};
+    static char trace[96], none[] = "";
+    char *environment[] = {trace, ring ? (char *)ring : none, (char *)more,
+                           NULL};
 
     strcpy(dir, "/tmp/lapse-trace-XXXXXX");
     cr_assert_not_null(mkdtemp(dir));
     snprintf(trace, sizeof(trace), "LAPSE_TRACE=%s", dir);
-    strcpy(ring, "LAPSE_TRACE_RING=64");
     shim_start(environment);
 }
 
 static void start(void)
 {
-    start_with(NULL);
+    start_with("LAPSE_TRACE_RING=64", NULL);
     cr_assert(observing(OBSERVE_TRACE));
 }
 
@@ -467,6 +468,50 @@ Test(trace, no_memory_for_a_ring, .init = start, .fini = end)
     cr_expect_null(trace_reserve(0, TRACE_USER, 64));
     cr_expect_eq(lapse_trace.header->lost, 2);
     cr_expect_eq(trace_ring_head(lapse_trace.header, 0)->off, TRACE_FULL);
+}
+
+/* Of how much address space the file takes, where there is a limit. */
+static uint64_t ring_under(rlim_t most, const char *more)
+{
+    struct rlimit old, limit;
+    struct stat st;
+    char name[96];
+
+    cr_assert_eq(getrlimit(RLIMIT_AS, &old), 0);
+    limit = (struct rlimit){most, old.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    start_with(NULL, more);
+    setrlimit(RLIMIT_AS, &old);
+    name_of(name, sizeof(name), getpid());
+    if (!observing(OBSERVE_TRACE)) {
+        cr_expect_eq(stat(name, &st), -1); /* nothing is left of it */
+        return 0;
+    }
+    cr_expect_eq(stat(name, &st), 0);
+    cr_expect_leq((rlim_t)st.st_size, most / 8);
+    return lapse_trace.header->ring_bytes >> 10;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NO_LIMIT true /* the sanitizer itself takes terabytes */
+#else
+#define NO_LIMIT false
+#endif
+
+Test(trace, leaves_address_space_to_the_program, .disabled = NO_LIMIT,
+     .fini = end)
+{
+    cr_expect_eq(ring_under((rlim_t)2 << 30, NULL), 128);
+}
+
+Test(trace, with_stacks_too, .disabled = NO_LIMIT, .fini = end)
+{
+    cr_expect_eq(ring_under((rlim_t)6 << 30, "LAPSE_STACKS=4"), 512);
+}
+
+Test(trace, none_where_there_is_little, .disabled = NO_LIMIT, .fini = end)
+{
+    cr_expect_eq(ring_under((rlim_t)512 << 20, NULL), 0);
 }
 
 Test(trace, none_without_a_directory)
