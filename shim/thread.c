@@ -48,6 +48,7 @@
 /* More than there can be threads: then it is not what we take it for. */
 #define THREADS_MAX (1u << 22)
 #define PATIENCE_MS 128
+#define STACK_MIN ((size_t)256 << 10)
 #define STACK_MAX ((size_t)8 << 20)
 
 static _Atomic unsigned *counter;
@@ -127,12 +128,17 @@ static void *run(void *arg)
 }
 
 /* The default is the limit of the main thread's stack; where that was raised
- * for the main thread's sake, as large a mapping may not be had. */
+ * for the main thread's sake, as large a mapping may not be had. Where it was
+ * lowered, that is for what the program's own threads do, not for callbacks. */
 static void limit_stack(pthread_attr_t *attr)
 {
     size_t stack;
 
-    if (!pthread_attr_getstacksize(attr, &stack) && stack > STACK_MAX)
+    if (pthread_attr_getstacksize(attr, &stack))
+        return;
+    if (stack < STACK_MIN)
+        pthread_attr_setstacksize(attr, STACK_MIN);
+    else if (stack > STACK_MAX)
         pthread_attr_setstacksize(attr, STACK_MAX);
 }
 

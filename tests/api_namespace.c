@@ -138,6 +138,22 @@ static void test_deepbind(void)
     dlclose(handle);
 }
 
+/* It runs none of our handlers: no call may wait for a lock of the parent's. */
+static void test_fork(const struct lib_namespace *lib)
+{
+    char *p = fresh(PAGE);
+    pid_t pid = lib->fork();
+
+    if (pid == 0) {
+        bool refused = lapse_watch(sub, p, PAGE) == -ECHILD;
+
+        _exit(munmap(p, PAGE) || !refused);
+    }
+    check(pid > 0 && wait_for(pid, 60) == 0,
+          "dlmopen, fork: its child is refused, and releases");
+    munmap(p, PAGE);
+}
+
 static void test_dlmopen(void)
 {
     struct lapse_stats before = {.size = sizeof before}, after = before;
@@ -159,6 +175,7 @@ static void test_dlmopen(void)
     test_calls("dlmopen", lib);
     pthread_create(&thread, NULL, in_thread, (void *)(uintptr_t)lib);
     pthread_join(thread, NULL);
+    test_fork(lib);
     dlclose(handle);
     check(row("dlmopen").mechanism == LAPSE_ABSENT,
           "C3: the second libc is gone");

@@ -65,6 +65,14 @@ Test(thread, stack_has_a_bound)
     cr_expect(stack <= (size_t)9 << 20);
 }
 
+/* A program of very many threads, whose own need no more. */
+Test(thread, stack_has_room_for_a_callback)
+{
+    set_default(16384);
+    start();
+    cr_expect(stack >= (size_t)128 << 10, "%zu", stack);
+}
+
 Test(thread, stack_is_that_of_others)
 {
     set_default((size_t)1 << 20);

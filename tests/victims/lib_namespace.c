@@ -40,6 +40,11 @@ static int raw(void *p, size_t size)
     return (int)syscall(SYS_munmap, p, size);
 }
 
+static int fork_here(void)
+{
+    return fork();
+}
+
 static int cut(const char *name, int fd)
 {
     int again = open(name, O_RDWR | O_TRUNC);
@@ -50,8 +55,8 @@ static int cut(const char *name, int fd)
     return ftruncate(fd, 0);
 }
 
-const struct lib_namespace lib_namespace = {get,    give, unmap,
-                                            advise, raw,  cut};
+const struct lib_namespace lib_namespace = {
+    get, give, unmap, advise, raw, cut, fork_here};
 
 __attribute__((constructor)) static void begin(void)
 {

@@ -14,6 +14,7 @@ extern const struct lib_namespace {
     int (*advise)(void *p, size_t size); /* DONTNEED */
     int (*raw)(void *p, size_t size);    /* munmap by syscall() */
     int (*cut)(const char *name, int fd); /* open O_TRUNC, ftruncate */
+    int (*fork)(void);
 } lib_namespace;
 
 #endif
