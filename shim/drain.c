@@ -117,69 +117,78 @@ static bool wants_callback(struct subscriber *s)
                LAPSE_CALLBACK;
 }
 
-static bool pending(struct subscriber *s, uint64_t flags)
+/* The flags of what waits. */
+static uint64_t pending(struct subscriber *s)
 {
     /* seq_cst W2: after "asleep" was said; see wake.c */
-    return (atomic_load_explicit(&s->queue.word, memory_order_seq_cst) &
-            flags) != 0;
+    return atomic_load_explicit(&s->queue.word, memory_order_seq_cst) &
+           (QUEUE_INDEX | QUEUE_OVERFLOW | QUEUE_HELD);
 }
 
-/* Deliver what waits. Says whether a CALLBACK subscriber is there at all, and
- * whether something is kept back that must be looked at again. Nobody's turn is
- * waited for: one callback that takes its time holds up no other's. */
-static void drain_round(bool *any, bool *held)
+static bool is_live(unsigned i)
 {
-    *any = *held = false;
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
-        struct subscriber *s = &lapse_subscribers.one[i];
-
-        if (!(atomic_load_explicit(&lapse_live, memory_order_acquire) >> i &
-              1))
-            continue;
-        if (lock_take(&s->lock))
-            continue;
-        if (!wants_callback(s)) {
-            lock_drop(&s->lock);
-            continue;
-        }
-        *any = true;
-        if (pending(s, QUEUE_INDEX | QUEUE_OVERFLOW | QUEUE_HELD) &&
-            !turn_is_taken(s))
-            deliver(s, COLLECT_DRAIN);
-        else
-            lock_drop(&s->lock);
-        if (pending(s, QUEUE_HELD))
-            *held = true;
-    }
+    return atomic_load_explicit(&lapse_live, memory_order_seq_cst) >> i & 1;
 }
 
-/* Is there a reason not to sleep: records, or nobody left to sleep for? Those
- * of another's turn are held: it may have looked before they came. */
-static bool anything_new(bool *held)
+/* Deliver what waits. Says whether a CALLBACK subscriber is there at all.
+ * Nobody's turn is waited for: one callback that takes its time holds up no
+ * other's. */
+static bool drain_round(void)
 {
     bool any = false;
 
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
         struct subscriber *s = &lapse_subscribers.one[i];
 
-        if (!(atomic_load_explicit(&lapse_live, memory_order_seq_cst) >> i &
-              1) ||
+        if (!is_live(i) || lock_take(&s->lock))
+            continue;
+        if (!wants_callback(s)) {
+            lock_drop(&s->lock);
+            continue;
+        }
+        any = true;
+        if (pending(s) && !turn_is_taken(s))
+            deliver(s, COLLECT_DRAIN);
+        else
+            lock_drop(&s->lock);
+    }
+    return any;
+}
+
+/*
+ * Is there a reason not to sleep: records, or nobody left to sleep for? Held is
+ * what must be looked at again: what is kept back to be told once more, and the
+ * records of another's turn, which may have looked before they came. By the end
+ * of a round it may be too early to say: who syncs takes records meanwhile, and
+ * keeps some.
+ */
+static bool anything_new(bool *held)
+{
+    bool any = false;
+
+    *held = false;
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        struct subscriber *s = &lapse_subscribers.one[i];
+        uint64_t flags;
+
+        if (!is_live(i) ||
             atomic_load_explicit(&s->delivery, memory_order_relaxed) !=
                 LAPSE_CALLBACK)
             continue;
         any = true;
-        if (!pending(s, QUEUE_INDEX | QUEUE_OVERFLOW))
-            continue;
-        if (!turn_is_taken(s))
+        flags = pending(s);
+        if (flags & (QUEUE_INDEX | QUEUE_OVERFLOW) && !turn_is_taken(s))
             return true;
-        *held = true;
+        if (flags)
+            *held = true;
     }
     return !any;
 }
 
-static void sleep_until_told(bool held)
+static void sleep_until_told(void)
 {
     static const struct timespec tick = {.tv_nsec = HELD_TICK_NS};
+    bool held;
 
     atomic_store_explicit(&lapse_drainer_asleep, 1, memory_order_seq_cst);
     if (!anything_new(&held))
@@ -215,7 +224,7 @@ static bool is_forked(void)
 
 static void *drainer_main(void *unused)
 {
-    bool any, held;
+    bool any;
 
     (void)unused;
     release_test_delay(0);
@@ -223,14 +232,14 @@ static void *drainer_main(void *unused)
     pthread_setname_np(pthread_self(), "lapse-drainer");
     release_test_delay(0);
     for (;;) {
-        drain_round(&any, &held);
+        any = drain_round();
         if (is_forked())
             return NULL;
         if (!any && may_leave()) {
             release_test_delay(0);
             return NULL;
         }
-        sleep_until_told(held);
+        sleep_until_told();
     }
 }
 

@@ -283,6 +283,36 @@ Test(drain, a_slow_callback_holds_up_no_other)
     cr_assert_eq(failures, 0);
 }
 
+static void note_closed(const struct lapse_event *event, void *closed)
+{
+    *(_Atomic int *)closed += !(event->flags & LAPSE_EVENT_OPEN);
+}
+
+/* It came when the drainer had looked there, and was busy elsewhere. */
+Test(drain, what_sync_told_open_is_told_closed)
+{
+    static _Atomic int closed;
+    lapse_handle h =
+        unit_subscribe(LAPSE_CALLBACK, 0, note_closed, &closed);
+    lapse_handle next = unit_subscribe(LAPSE_CALLBACK, 0, slow, NULL);
+    struct unit_opener o;
+
+    sem_init(&entered, 0, 0);
+    sem_init(&leave, 0, 0);
+    lapse_watch(h, unit_at(0), 1);
+    lapse_watch(next, unit_at(9), 1);
+    lapse_publish(unit_at(9), 1);
+    sem_wait(&entered);
+    unit_open(&o, unit_at(0), 1);
+    cr_assert_eq(lapse_sync(h), 0);
+    cr_assert_eq(closed, 0);
+    sem_post(&leave);
+    sem_post(&leave); /* if it was told OPEN first */
+    unit_sleep_ms(50);
+    unit_close(&o);
+    cr_assert_eq(unit_await(&closed, 1), 1, "the drainer slept");
+}
+
 static void note_thread(const struct lapse_event *event, void *arg)
 {
     sigset_t blocked;
