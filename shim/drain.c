@@ -160,7 +160,8 @@ static bool drain_round(void)
  * what must be looked at again: what is kept back to be told once more, and the
  * records of another's turn, which may have looked before they came. By the end
  * of a round it may be too early to say: who syncs takes records meanwhile, and
- * keeps some.
+ * keeps some. Who is about to unsubscribe is not live, but slept for until he
+ * has done it and wakes us (subscriber_finish).
  */
 static bool anything_new(bool *held)
 {
@@ -171,12 +172,10 @@ static bool anything_new(bool *held)
         struct subscriber *s = &lapse_subscribers.one[i];
         uint64_t flags;
 
-        if (!is_live(i) ||
-            atomic_load_explicit(&s->delivery, memory_order_relaxed) !=
-                LAPSE_CALLBACK)
+        if (!wants_callback(s))
             continue;
         any = true;
-        flags = pending(s);
+        flags = is_live(i) ? pending(s) : 0;
         if (flags & (QUEUE_INDEX | QUEUE_OVERFLOW) && !turn_is_taken(s))
             return true;
         if (flags)

@@ -111,7 +111,6 @@ static void fill(struct subscriber *s, const struct lapse_subscription *how,
 
     if (!generation) /* first use, or wrapped */
         generation = 1;
-    s->state = SUBSCRIBER_LIVE;
     s->flags = how->flags;
     s->first = s->last = s->cursor = 0;
     s->round = 1;
@@ -128,6 +127,8 @@ static void fill(struct subscriber *s, const struct lapse_subscription *how,
     atomic_store_explicit(&s->callback, how->callback, memory_order_release);
     atomic_store_explicit(&s->delivery, (uint8_t)how->delivery,
                           memory_order_relaxed);
+    /* Release S1: the drainer reads both without the lock (wants_callback) */
+    atomic_store_explicit(&s->state, SUBSCRIBER_LIVE, memory_order_release);
     atomic_store_explicit(&s->fd, -1, memory_order_relaxed);
     atomic_store_explicit(&s->fd_armed, 0, memory_order_relaxed);
     word = queue_idle(generation);

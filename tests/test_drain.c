@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "shim/release.h"
+#include "shim/wake.h"
 #include "tests/unit.h"
 
 TestSuite(drain, .init = unit_start);
@@ -311,6 +313,33 @@ Test(drain, what_sync_told_open_is_told_closed)
     unit_sleep_ms(50);
     unit_close(&o);
     cr_assert_eq(unit_await(&closed, 1), 1, "the drainer slept");
+}
+
+static double cpu_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* Who unsubscribes is stopped in the middle, see retire(). */
+Test(drain, sleeps_while_somebody_unsubscribes)
+{
+    lapse_handle h = unit_subscribe(LAPSE_CALLBACK, 0, count, NULL);
+    struct subscriber *s = &lapse_subscribers.one[h.index];
+    double before;
+
+    lock_take(&s->lock);
+    atomic_fetch_and(&lapse_live, ~((uint64_t)1 << h.index));
+    wake_drainer();
+    unit_sleep_ms(10);
+    before = cpu_ms();
+    unit_sleep_ms(100);
+    cr_expect_lt(cpu_ms() - before, 10, "the drainer spins");
+    atomic_fetch_or(&lapse_live, (uint64_t)1 << h.index);
+    lock_drop(&s->lock);
+    lapse_unsubscribe(h);
 }
 
 static void note_thread(const struct lapse_event *event, void *arg)
