@@ -317,23 +317,33 @@ int lapse_unsubscribe(lapse_handle h)
     return err;
 }
 
-void subscriber_fork_child(struct subscriber *s)
+/* Its lists and its filter may be anything: they are not looked at again. */
+static void forget(struct subscriber *s)
+{
+    s->first = s->last = s->cursor = 0;
+    queue_take(&s->queue, 0, 0);
+    atomic_store_explicit(&s->filter.root, NULL, memory_order_relaxed);
+    poll_rebuild(s);
+}
+
+void subscriber_fork_child(struct subscriber *s, bool broken)
 {
     uintptr_t busy =
         atomic_load_explicit(&s->deliverer, memory_order_relaxed);
     bool lost = busy && busy != thread_self();
 
-    atomic_store_explicit(&s->lock.waiters, 0, memory_order_relaxed);
     if (lost)
         atomic_store_explicit(&s->deliverer, 0, memory_order_relaxed);
-    if (s->state == SUBSCRIBER_LEAVING && lost) {
+    if (broken)
+        forget(s);
+    if (s->state == SUBSCRIBER_LEAVING && (lost || (broken && !busy))) {
         s->state = SUBSCRIBER_FREE; /* its last callback is not here; the
                                        module stays loaded */
         s->module = NULL;
     }
     if (s->state != SUBSCRIBER_LIVE)
         return;
-    if (!(s->flags & LAPSE_FORK_KEEP)) {
+    if (broken || !(s->flags & LAPSE_FORK_KEEP)) {
         retire(s);
         if (busy != thread_self())
             s->state = SUBSCRIBER_FREE;

@@ -83,7 +83,8 @@ int subscriber_lock(lapse_handle h, struct subscriber **out);
  * dropped in here; the module may be unloaded by this. */
 void subscriber_finish(struct subscriber *s);
 
-/* The forked child, alone, with all locks held. */
-void subscriber_fork_child(struct subscriber *s);
+/* The forked child, alone, with all locks held. Broken: another thread was
+ * changing it. */
+void subscriber_fork_child(struct subscriber *s, bool broken);
 
 #endif
