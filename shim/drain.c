@@ -196,14 +196,21 @@ static void sleep_until_told(void)
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
 }
 
+static unsigned callbacks(void)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        n += wants_callback(&lapse_subscribers.one[i]);
+    return n;
+}
+
 static bool may_leave(void)
 {
-    bool leave = true;
+    bool leave;
 
     lock_take(&lapse_subscribers.registry);
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        if (wants_callback(&lapse_subscribers.one[i]))
-            leave = false;
+    leave = !callbacks();
     if (leave)
         atomic_store_explicit(&drainer, 0, memory_order_relaxed);
     lock_drop(&lapse_subscribers.registry);
@@ -242,44 +249,43 @@ static void *drainer_main(void *unused)
     }
 }
 
+/* With no lock of ours held: who makes a thread allocates, and takes locks of
+ * libc that others hold while they do; fork waits for ours with an allocator's
+ * lock held. Not 0 while it is made: it may not have run when the next one
+ * asks. */
 int drainer_start(void)
 {
     static const struct lapse_thread thread = {.start = drainer_main};
-    int err;
+    uintptr_t none = 0;
 
-    if (atomic_load_explicit(&drainer, memory_order_relaxed))
+    /* relaxed: nothing is handed over but who makes it */
+    if (!atomic_compare_exchange_strong_explicit(
+            &drainer, &none, 1, memory_order_relaxed, memory_order_relaxed))
         return 0;
-    /* Not 0: it may not have run when the next one asks. */
-    atomic_store_explicit(&drainer, 1, memory_order_relaxed);
-    err = lapse_thread_start(&thread, NULL);
-    if (err)
-        atomic_store_explicit(&drainer, 0, memory_order_relaxed);
-    return err ? -EAGAIN : 0;
+    if (!lapse_thread_start(&thread, NULL))
+        return 0;
+    /* Others may have relied on this one: the next call tries again. */
+    if (callbacks() > 1)
+        atomic_store_explicit(&revive, 1, memory_order_relaxed);
+    atomic_store_explicit(&drainer, 0, memory_order_relaxed);
+    return -EAGAIN;
 }
 
 void drainer_fork_child(void)
 {
-    bool keep = false;
-
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
     if (!atomic_load_explicit(&drainer, memory_order_relaxed))
         return;
     atomic_store_explicit(&drainer, 0, memory_order_relaxed);
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        keep |= wants_callback(&lapse_subscribers.one[i]);
-    atomic_store_explicit(&revive, keep, memory_order_relaxed);
+    atomic_store_explicit(&revive, callbacks() > 0, memory_order_relaxed);
 }
 
 void drainer_revive(void)
 {
-    /* relaxed: set while there was one thread */
-    if (!atomic_load_explicit(&revive, memory_order_relaxed))
-        return;
-    if (lock_take(&lapse_subscribers.registry))
-        return;
-    if (!drainer_start())
+    /* relaxed: set while there was one thread, or by who could not start it */
+    if (atomic_load_explicit(&revive, memory_order_relaxed) &&
+        !drainer_start())
         atomic_store_explicit(&revive, 0, memory_order_relaxed);
-    lock_drop(&lapse_subscribers.registry);
 }
 
 static int sync(lapse_handle h)

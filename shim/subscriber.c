@@ -161,8 +161,6 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     fork_mark();
     s = free_one();
     err = s ? pool_open(&s->pool, lapse_config.records) : -ENOSPC;
-    if (!err && how->delivery == LAPSE_CALLBACK)
-        err = drainer_start();
     if (!err && lapse_backstop)
         lapse_backstop->start();
     if (!err)
@@ -188,7 +186,10 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     if (lapse_backstop)
         lapse_backstop->joined();
     watchdog_need();
-    return 0;
+    /* After it is live: one that is there does not leave any more. */
+    if (how->delivery == LAPSE_CALLBACK && (err = drainer_start()))
+        lapse_unsubscribe(*out);
+    return err;
 out:
     if (module)
         dlclose(module);

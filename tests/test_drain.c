@@ -3,6 +3,7 @@
 #include "shim/drain.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -402,6 +403,31 @@ Test(drain, the_drainer_leaves)
         lapse_unsubscribe(h);
         cr_expect_eq(threads_within(before), before, "round %d: lingers", i);
     }
+}
+
+static _Atomic int made, made_locked;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                   void *(*start)(void *), void *arg)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                       void *);
+
+    if (!real)
+        real = (typeof(real))dlsym(RTLD_NEXT, "pthread_create");
+    made++;
+    made_locked += lock_mine(&lapse_subscribers.registry);
+    return real(thread, attr, start, arg);
+}
+
+/* It allocates, and a fork that waits for ours may hold an allocator's lock. */
+Test(drain, the_drainer_is_made_with_no_lock_held)
+{
+    int before = made;
+
+    unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, count, NULL);
+    cr_assert_eq(made, before + 1);
+    cr_assert_eq(made_locked, 0);
 }
 
 static void only_overflow(const struct lapse_event *event, void *arg)
