@@ -46,7 +46,7 @@ static _Atomic uint32_t urgent; /* forks as in F1: a futex */
 /* Of a fork that is under way in this thread. */
 static __thread struct {
     uint64_t took, mask;
-    bool took_registry, urgent;
+    bool took_registry, urgent, masked;
 } hold __attribute__((tls_model("initial-exec")));
 
 _Atomic uint32_t *_Atomic lapse_fork_mark;
@@ -138,7 +138,10 @@ static void before(void)
     static const uint64_t all = ALL_SIGNALS;
     uint32_t others;
 
-    sys(SYS_rt_sigprocmask, SIG_SETMASK, &all, &hold.mask, sizeof(all));
+    /* Where nobody subscribed nothing is lost, and a sandbox may not let it. */
+    hold.masked = atomic_load_explicit(&lapse_fork_mark, memory_order_relaxed);
+    if (hold.masked)
+        sys(SYS_rt_sigprocmask, SIG_SETMASK, &all, &hold.mask, sizeof(all));
     hold.urgent = owns_any();
     /* relaxed, like all of it: it orders nothing but who waits */
     if (hold.urgent)
@@ -155,7 +158,9 @@ static void give_back(void)
     drop_all();
     if (hold.urgent)
         atomic_fetch_sub_explicit(&urgent, 1, memory_order_relaxed);
-    sys(SYS_rt_sigprocmask, SIG_SETMASK, &hold.mask, 0, sizeof(hold.mask));
+    if (hold.masked)
+        sys(SYS_rt_sigprocmask, SIG_SETMASK, &hold.mask, 0,
+            sizeof(hold.mask));
 }
 
 /* F2, in the child: whose lock this is. Says whether another thread had it. */
