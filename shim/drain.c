@@ -117,69 +117,77 @@ static bool wants_callback(struct subscriber *s)
                LAPSE_CALLBACK;
 }
 
-static bool pending(struct subscriber *s, uint64_t flags)
+/* The flags of what waits. */
+static uint64_t pending(struct subscriber *s)
 {
     /* seq_cst W2: after "asleep" was said; see wake.c */
-    return (atomic_load_explicit(&s->queue.word, memory_order_seq_cst) &
-            flags) != 0;
+    return atomic_load_explicit(&s->queue.word, memory_order_seq_cst) &
+           (QUEUE_INDEX | QUEUE_OVERFLOW | QUEUE_HELD);
 }
 
-/* Deliver what waits. Says whether a CALLBACK subscriber is there at all, and
- * whether something is kept back that must be looked at again. Nobody's turn is
- * waited for: one callback that takes its time holds up no other's. */
-static void drain_round(bool *any, bool *held)
+static bool is_live(unsigned i)
 {
-    *any = *held = false;
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
-        struct subscriber *s = &lapse_subscribers.one[i];
-
-        if (!(atomic_load_explicit(&lapse_live, memory_order_acquire) >> i &
-              1))
-            continue;
-        if (lock_take(&s->lock))
-            continue;
-        if (!wants_callback(s)) {
-            lock_drop(&s->lock);
-            continue;
-        }
-        *any = true;
-        if (pending(s, QUEUE_INDEX | QUEUE_OVERFLOW | QUEUE_HELD) &&
-            !turn_is_taken(s))
-            deliver(s, COLLECT_DRAIN);
-        else
-            lock_drop(&s->lock);
-        if (pending(s, QUEUE_HELD))
-            *held = true;
-    }
+    return atomic_load_explicit(&lapse_live, memory_order_seq_cst) >> i & 1;
 }
 
-/* Is there a reason not to sleep: records, or nobody left to sleep for? Those
- * of another's turn are held: it may have looked before they came. */
-static bool anything_new(bool *held)
+/* Deliver what waits. Says whether a CALLBACK subscriber is there at all.
+ * Nobody's turn is waited for: one callback that takes its time holds up no
+ * other's. */
+static bool drain_round(void)
 {
     bool any = false;
 
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
         struct subscriber *s = &lapse_subscribers.one[i];
 
-        if (!(atomic_load_explicit(&lapse_live, memory_order_seq_cst) >> i &
-              1) ||
-            atomic_load_explicit(&s->delivery, memory_order_relaxed) !=
-                LAPSE_CALLBACK)
+        if (!is_live(i) || lock_take(&s->lock))
+            continue;
+        if (!wants_callback(s)) {
+            lock_drop(&s->lock);
+            continue;
+        }
+        any = true;
+        if (pending(s) && !turn_is_taken(s))
+            deliver(s, COLLECT_DRAIN);
+        else
+            lock_drop(&s->lock);
+    }
+    return any;
+}
+
+/*
+ * Is there a reason not to sleep: records, or nobody left to sleep for? Held is
+ * what must be looked at again: what is kept back to be told once more, and the
+ * records of another's turn, which may have looked before they came. By the end
+ * of a round it may be too early to say: who syncs takes records meanwhile, and
+ * keeps some. Who is about to unsubscribe is not live, but slept for until he
+ * has done it and wakes us (subscriber_finish).
+ */
+static bool anything_new(bool *held)
+{
+    bool any = false;
+
+    *held = false;
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        struct subscriber *s = &lapse_subscribers.one[i];
+        uint64_t flags;
+
+        if (!wants_callback(s))
             continue;
         any = true;
-        if (!pending(s, QUEUE_INDEX | QUEUE_OVERFLOW))
-            continue;
-        if (!turn_is_taken(s))
+        flags = is_live(i) ? pending(s) : 0;
+        if (flags & (QUEUE_INDEX | QUEUE_OVERFLOW) && !turn_is_taken(s))
             return true;
-        *held = true;
+        if (flags)
+            *held = true;
     }
     return !any;
 }
 
-static void sleep_until_told(bool held)
+static void sleep_until_told(void)
 {
     static const struct timespec tick = {.tv_nsec = HELD_TICK_NS};
+    bool held;
 
     atomic_store_explicit(&lapse_drainer_asleep, 1, memory_order_seq_cst);
     if (!anything_new(&held))
@@ -188,14 +196,21 @@ static void sleep_until_told(bool held)
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
 }
 
+static unsigned callbacks(void)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        n += wants_callback(&lapse_subscribers.one[i]);
+    return n;
+}
+
 static bool may_leave(void)
 {
-    bool leave = true;
+    bool leave;
 
     lock_take(&lapse_subscribers.registry);
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        if (wants_callback(&lapse_subscribers.one[i]))
-            leave = false;
+    leave = !callbacks();
     if (leave)
         atomic_store_explicit(&drainer, 0, memory_order_relaxed);
     lock_drop(&lapse_subscribers.registry);
@@ -215,7 +230,7 @@ static bool is_forked(void)
 
 static void *drainer_main(void *unused)
 {
-    bool any, held;
+    bool any;
 
     (void)unused;
     release_test_delay(0);
@@ -223,55 +238,54 @@ static void *drainer_main(void *unused)
     pthread_setname_np(pthread_self(), "lapse-drainer");
     release_test_delay(0);
     for (;;) {
-        drain_round(&any, &held);
+        any = drain_round();
         if (is_forked())
             return NULL;
         if (!any && may_leave()) {
             release_test_delay(0);
             return NULL;
         }
-        sleep_until_told(held);
+        sleep_until_told();
     }
 }
 
+/* With no lock of ours held: who makes a thread allocates, and takes locks of
+ * libc that others hold while they do; fork waits for ours with an allocator's
+ * lock held. Not 0 while it is made: it may not have run when the next one
+ * asks. */
 int drainer_start(void)
 {
     static const struct lapse_thread thread = {.start = drainer_main};
-    int err;
+    uintptr_t none = 0;
 
-    if (atomic_load_explicit(&drainer, memory_order_relaxed))
+    /* relaxed: nothing is handed over but who makes it */
+    if (!atomic_compare_exchange_strong_explicit(
+            &drainer, &none, 1, memory_order_relaxed, memory_order_relaxed))
         return 0;
-    /* Not 0: it may not have run when the next one asks. */
-    atomic_store_explicit(&drainer, 1, memory_order_relaxed);
-    err = lapse_thread_start(&thread, NULL);
-    if (err)
-        atomic_store_explicit(&drainer, 0, memory_order_relaxed);
-    return err ? -EAGAIN : 0;
+    if (!lapse_thread_start(&thread, NULL))
+        return 0;
+    /* Others may have relied on this one: the next call tries again. */
+    if (callbacks() > 1)
+        atomic_store_explicit(&revive, 1, memory_order_relaxed);
+    atomic_store_explicit(&drainer, 0, memory_order_relaxed);
+    return -EAGAIN;
 }
 
 void drainer_fork_child(void)
 {
-    bool keep = false;
-
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
     if (!atomic_load_explicit(&drainer, memory_order_relaxed))
         return;
     atomic_store_explicit(&drainer, 0, memory_order_relaxed);
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        keep |= wants_callback(&lapse_subscribers.one[i]);
-    atomic_store_explicit(&revive, keep, memory_order_relaxed);
+    atomic_store_explicit(&revive, callbacks() > 0, memory_order_relaxed);
 }
 
 void drainer_revive(void)
 {
-    /* relaxed: set while there was one thread */
-    if (!atomic_load_explicit(&revive, memory_order_relaxed))
-        return;
-    if (lock_take(&lapse_subscribers.registry))
-        return;
-    if (!drainer_start())
+    /* relaxed: set while there was one thread, or by who could not start it */
+    if (atomic_load_explicit(&revive, memory_order_relaxed) &&
+        !drainer_start())
         atomic_store_explicit(&revive, 0, memory_order_relaxed);
-    lock_drop(&lapse_subscribers.registry);
 }
 
 static int sync(lapse_handle h)

@@ -7,7 +7,8 @@
 #ifndef LAPSE_DRAIN_H
 #define LAPSE_DRAIN_H
 
-/* With the registry held: there is a drainer when it returns 0; -EAGAIN. */
+/* When somebody who wants callbacks is live, with no lock of ours held: there
+ * is a drainer, or will be, when it returns 0; -EAGAIN. */
 int drainer_start(void);
 
 /* The forked child, alone. */

@@ -2,21 +2,32 @@
 /*
  * fork: our locks are taken before it, so that the child finds the structures
  * whole, and given back after it on both sides. They are held for microseconds
- * and never while other code runs, so this cannot hang; if a signal handler
- * forks while it interrupts their owner, they are the forking thread's and
- * stay so. Hooks of other threads are cut off anywhere: see inflight.c and
- * poll_fork_child for what that leaves behind.
- * In a child that is one already, but not by fork() (fork.h), a lock may be
- * taken for ever, by a thread that is not there. It is not waited for, and what
- * it guards may be half changed: the child's own child is as good as its
- * parent then, no better.
+ * and never while other code runs, but for a signal handler that interrupts
+ * their owner. If it forks, they are the forking thread's and stay so.
+ *  F1 Such a one waits for locks in another order than the rest. So whoever
+ *     else forks does not wait for his while holding what he wants, but gives
+ *     all back until that fork is done.
+ *  F2 Where this does not help, as two of them want each other's, it goes
+ *     without after PATIENCE_MS, or LONG_PATIENCE_MS if it is the only one
+ *     (who subscribes waits for a lock with another held, too). So it does at
+ *     once in a child that is one already, but not by fork() (fork.h): its
+ *     owner is not there. What another thread was changing then is forgotten in
+ *     the child, where its handle is stale.
+ * Signals are blocked meanwhile, in what is libc's alone: a handler that forks
+ * there would give back what was taken. But not those of faults, which libc's
+ * memory may be made to have. Hooks of other threads are cut off anywhere: see
+ * inflight.c and poll_fork_child for what that leaves behind.
  * vfork and posix_spawn share memory: nothing is to be done.
  */
 #include "fork.h"
 
+#include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "backstop.h"
 #include "drain.h"
@@ -27,10 +38,21 @@
 #include "trace.h"
 #include "watchdog.h"
 
-/* Which of them this fork took; written with the registry held. */
-static bool took[SUBSCRIBERS_MAX + 1];
-/* One of them was taken for ever. */
-static bool stuck;
+#define PATIENCE_MS 50
+#define LONG_PATIENCE_MS (20 * PATIENCE_MS)
+#define BIT(signal) ((uint64_t)1 << ((signal) - 1))
+#define FAULTS                                                                 \
+    (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) |   \
+     BIT(SIGSYS))
+
+static const struct timespec tick = {.tv_nsec = 1000000};
+static _Atomic uint32_t urgent; /* forks as in F1: a futex */
+
+/* Of a fork that is under way in this thread. */
+static __thread struct {
+    uint64_t took, mask;
+    bool took_registry, urgent, raw, masked;
+} hold __attribute__((tls_model("initial-exec")));
 
 _Atomic uint32_t *_Atomic lapse_fork_mark;
 
@@ -64,59 +86,120 @@ bool fork_mark(void)
     return true;
 }
 
-static bool take(struct lock *l, bool raw)
+static bool owns_any(void)
 {
-    if (!raw)
-        return !lock_take(l);
-    if (lock_try(l))
+    bool mine = lock_mine(&lapse_subscribers.registry);
+
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        mine |= lock_mine(&lapse_subscribers.one[i].lock);
+    return mine;
+}
+
+/* False: all must be given back (F1). */
+static bool take(struct lock *l, bool *took, int *patience)
+{
+    *took = false;
+    if (lock_mine(l))
         return true;
-    /* relaxed: nobody else is here */
-    if (atomic_load_explicit(&l->owner, memory_order_relaxed) !=
-        thread_self())
-        stuck = true;
-    return false;
+    while (!(*took = lock_try(l))) {
+        /* relaxed: it is looked at again after a tick */
+        uint32_t n = atomic_load_explicit(&urgent, memory_order_relaxed);
+
+        if (!hold.urgent && n)
+            return false;
+        if (hold.urgent && *patience <= 0)
+            return true; /* F2 */
+        if (lock_wait(l, &tick) == -ETIMEDOUT)
+            *patience -= n > 1 ? LONG_PATIENCE_MS / PATIENCE_MS : 1;
+    }
+    return true;
+}
+
+static bool take_all(void)
+{
+    int patience = hold.raw ? 0 : LONG_PATIENCE_MS;
+    bool good, took;
+
+    hold.took = 0;
+    good = take(&lapse_subscribers.registry, &hold.took_registry, &patience);
+    for (unsigned i = 0; good && i < SUBSCRIBERS_MAX; i++) {
+        good = take(&lapse_subscribers.one[i].lock, &took, &patience);
+        hold.took |= (uint64_t)took << i;
+    }
+    return good;
+}
+
+static void drop_all(void)
+{
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        if (hold.took >> i & 1)
+            lock_drop(&lapse_subscribers.one[i].lock);
+    if (hold.took_registry)
+        lock_drop(&lapse_subscribers.registry);
 }
 
 static void before(void)
 {
-    bool raw = fork_was_raw();
-    bool first = take(&lapse_subscribers.registry, raw);
+    static const uint64_t block = ~FAULTS;
+    uint32_t others;
 
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        took[i] = take(&lapse_subscribers.one[i].lock, raw);
-    took[SUBSCRIBERS_MAX] = first;
+    /* Where nobody subscribed nothing is lost, and a sandbox may not let it. */
+    hold.masked = atomic_load_explicit(&lapse_fork_mark, memory_order_relaxed);
+    if (hold.masked)
+        sys(SYS_rt_sigprocmask, SIG_BLOCK, &block, &hold.mask, sizeof(block));
+    hold.raw = fork_was_raw();
+    hold.urgent = hold.raw || owns_any();
+    /* relaxed, like all of it: it orders nothing but who waits */
+    if (hold.urgent)
+        atomic_fetch_add_explicit(&urgent, 1, memory_order_relaxed);
+    while (!take_all()) {
+        drop_all();
+        while ((others = atomic_load_explicit(&urgent, memory_order_relaxed)))
+            sys(SYS_futex, &urgent, FUTEX_WAIT_PRIVATE, others, &tick);
+    }
 }
 
 static void give_back(void)
 {
-    bool first = took[SUBSCRIBERS_MAX];
+    drop_all();
+    if (hold.urgent)
+        atomic_fetch_sub_explicit(&urgent, 1, memory_order_relaxed);
+    if (hold.masked)
+        sys(SYS_rt_sigprocmask, SIG_SETMASK, &hold.mask, 0,
+            sizeof(hold.mask));
+}
 
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        if (took[i])
-            lock_drop(&lapse_subscribers.one[i].lock);
-    if (first)
-        lock_drop(&lapse_subscribers.registry);
+/* F2, in the child: whose lock this is. Says whether another thread had it. */
+static bool seize(struct lock *l)
+{
+    bool others = !lock_mine(l);
+
+    if (others)
+        atomic_store_explicit(&l->owner, thread_self(), memory_order_relaxed);
+    atomic_store_explicit(&l->waiters, 0, memory_order_relaxed);
+    return others;
 }
 
 static void in_child(void)
 {
-    if (stuck) {
-        give_back();
-        return;
-    }
     trace_fork_child(); /* until set_mark() no trace is written */
     set_mark();
     report_fork_child();
     thread_fork_child();
-    atomic_store_explicit(&lapse_subscribers.registry.waiters, 0,
-                          memory_order_relaxed);
+    hold.took_registry |= seize(&lapse_subscribers.registry);
     in_flight_fork_child();
-    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
-        subscriber_fork_child(&lapse_subscribers.one[i]);
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
+        struct subscriber *s = &lapse_subscribers.one[i];
+        bool others = seize(&s->lock);
+
+        hold.took |= (uint64_t)others << i;
+        subscriber_fork_child(s, others);
+    }
     drainer_fork_child();
     watchdog_fork_child();
     if (lapse_backstop)
         lapse_backstop->fork_child();
+    atomic_store_explicit(&urgent, hold.urgent, memory_order_relaxed);
     give_back();
 }
 

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "sys.h"
 
@@ -37,37 +38,50 @@ static inline void futex_wake(const volatile void *word, int n)
         sys(SYS_futex, word, FUTEX_WAKE_PRIVATE, n);
 }
 
-/* Returns 0, or -EDEADLK when this very thread holds it. */
-static inline int lock_take(struct lock *l)
-{
-    uintptr_t self = thread_self();
-
-    for (;;) {
-        uintptr_t seen = 0;
-        /* acquire L1: pairs with L2 in lock_drop of the last owner */
-        if (atomic_compare_exchange_strong_explicit(&l->owner, &seen, self,
-                                                    memory_order_acquire,
-                                                    memory_order_relaxed))
-            return 0;
-        if (seen == self)
-            return -EDEADLK;
-        /* seq_cst L3: ordered against L4, or a waiter could sleep unseen */
-        atomic_fetch_add_explicit(&l->waiters, 1, memory_order_seq_cst);
-        if (atomic_load_explicit(&l->owner, memory_order_seq_cst) == seen)
-            sys(SYS_futex, &l->owner, FUTEX_WAIT_PRIVATE, (uint32_t)seen, 0);
-        atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
-    }
-}
-
 /* Without waiting: was it free? */
 static inline _Bool lock_try(struct lock *l)
 {
     uintptr_t seen = 0;
 
-    /* acquire L1: as in lock_take */
+    /* acquire L1: pairs with L2 in lock_drop of the last owner */
     return atomic_compare_exchange_strong_explicit(
         &l->owner, &seen, thread_self(), memory_order_acquire,
         memory_order_relaxed);
+}
+
+static inline _Bool lock_mine(struct lock *l)
+{
+    /* relaxed: only this thread can have written its own value */
+    return atomic_load_explicit(&l->owner, memory_order_relaxed) ==
+           thread_self();
+}
+
+/* Sleep until somebody drops it, or so long; not if it is free. Returns what
+ * futex() says. */
+static inline long lock_wait(struct lock *l, const struct timespec *limit)
+{
+    uintptr_t seen = atomic_load_explicit(&l->owner, memory_order_relaxed);
+    long err = 0;
+
+    /* seq_cst L3: ordered against L4, or a waiter could sleep unseen */
+    atomic_fetch_add_explicit(&l->waiters, 1, memory_order_seq_cst);
+    if (seen &&
+        atomic_load_explicit(&l->owner, memory_order_seq_cst) == seen)
+        err = sys(SYS_futex, &l->owner, FUTEX_WAIT_PRIVATE, (uint32_t)seen,
+                  limit);
+    atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
+    return err;
+}
+
+/* Returns 0, or -EDEADLK when this very thread holds it. */
+static inline int lock_take(struct lock *l)
+{
+    while (!lock_try(l)) {
+        if (lock_mine(l))
+            return -EDEADLK;
+        lock_wait(l, NULL);
+    }
+    return 0;
 }
 
 static inline void lock_drop(struct lock *l)
@@ -77,13 +91,6 @@ static inline void lock_drop(struct lock *l)
     atomic_store_explicit(&l->owner, 0, memory_order_seq_cst);
     if (atomic_load_explicit(&l->waiters, memory_order_seq_cst))
         futex_wake(&l->owner, 1);
-}
-
-static inline _Bool lock_mine(struct lock *l)
-{
-    /* relaxed: only this thread can have written its own value */
-    return atomic_load_explicit(&l->owner, memory_order_relaxed) ==
-           thread_self();
 }
 
 #endif

@@ -272,6 +272,17 @@ int lapse_fd(lapse_handle h)
     return fd;
 }
 
+void poll_rebuild(struct subscriber *s)
+{
+    if (lapse_hint.depth)
+        return; /* we are inside a hook, which may hold a record */
+    for (uint32_t i = 1; i <= s->pool.size; i++)
+        pool_at(&s->pool, i)->taken = 0;
+    for (uint32_t i = s->first; i; i = next_of(pool_at(&s->pool, i)))
+        pool_at(&s->pool, i)->taken = 1;
+    pool_rebuild(&s->pool);
+}
+
 void poll_fork_child(struct subscriber *s)
 {
     int fd = atomic_exchange_explicit(&s->fd, -1, memory_order_relaxed);
@@ -283,11 +294,5 @@ void poll_fork_child(struct subscriber *s)
     poll_take(s);
     if (s->overflow)
         queue_mark(&s->queue, QUEUE_HELD, 0);
-    if (lapse_hint.depth)
-        return; /* we are inside a hook, which may hold a record */
-    for (uint32_t i = 1; i <= s->pool.size; i++)
-        pool_at(&s->pool, i)->taken = 0;
-    for (uint32_t i = s->first; i; i = next_of(pool_at(&s->pool, i)))
-        pool_at(&s->pool, i)->taken = 1;
-    pool_rebuild(&s->pool);
+    poll_rebuild(s);
 }

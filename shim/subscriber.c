@@ -111,7 +111,6 @@ static void fill(struct subscriber *s, const struct lapse_subscription *how,
 
     if (!generation) /* first use, or wrapped */
         generation = 1;
-    s->state = SUBSCRIBER_LIVE;
     s->flags = how->flags;
     s->first = s->last = s->cursor = 0;
     s->round = 1;
@@ -128,6 +127,8 @@ static void fill(struct subscriber *s, const struct lapse_subscription *how,
     atomic_store_explicit(&s->callback, how->callback, memory_order_release);
     atomic_store_explicit(&s->delivery, (uint8_t)how->delivery,
                           memory_order_relaxed);
+    /* Release S1: the drainer reads both without the lock (wants_callback) */
+    atomic_store_explicit(&s->state, SUBSCRIBER_LIVE, memory_order_release);
     atomic_store_explicit(&s->fd, -1, memory_order_relaxed);
     atomic_store_explicit(&s->fd_armed, 0, memory_order_relaxed);
     word = queue_idle(generation);
@@ -160,8 +161,6 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     fork_mark();
     s = free_one();
     err = s ? pool_open(&s->pool, lapse_config.records) : -ENOSPC;
-    if (!err && how->delivery == LAPSE_CALLBACK)
-        err = drainer_start();
     if (!err && lapse_backstop)
         lapse_backstop->start();
     if (!err)
@@ -187,7 +186,10 @@ int lapse_subscribe(const struct lapse_subscription *how, lapse_handle *out)
     if (lapse_backstop)
         lapse_backstop->joined();
     watchdog_need();
-    return 0;
+    /* After it is live: one that is there does not leave any more. */
+    if (how->delivery == LAPSE_CALLBACK && (err = drainer_start()))
+        lapse_unsubscribe(*out);
+    return err;
 out:
     if (module)
         dlclose(module);
@@ -316,23 +318,33 @@ int lapse_unsubscribe(lapse_handle h)
     return err;
 }
 
-void subscriber_fork_child(struct subscriber *s)
+/* Its lists and its filter may be anything: they are not looked at again. */
+static void forget(struct subscriber *s)
+{
+    s->first = s->last = s->cursor = 0;
+    queue_take(&s->queue, 0, 0);
+    atomic_store_explicit(&s->filter.root, NULL, memory_order_relaxed);
+    poll_rebuild(s);
+}
+
+void subscriber_fork_child(struct subscriber *s, bool broken)
 {
     uintptr_t busy =
         atomic_load_explicit(&s->deliverer, memory_order_relaxed);
     bool lost = busy && busy != thread_self();
 
-    atomic_store_explicit(&s->lock.waiters, 0, memory_order_relaxed);
     if (lost)
         atomic_store_explicit(&s->deliverer, 0, memory_order_relaxed);
-    if (s->state == SUBSCRIBER_LEAVING && lost) {
+    if (broken)
+        forget(s);
+    if (s->state == SUBSCRIBER_LEAVING && (lost || (broken && !busy))) {
         s->state = SUBSCRIBER_FREE; /* its last callback is not here; the
                                        module stays loaded */
         s->module = NULL;
     }
     if (s->state != SUBSCRIBER_LIVE)
         return;
-    if (!(s->flags & LAPSE_FORK_KEEP)) {
+    if (broken || !(s->flags & LAPSE_FORK_KEEP)) {
         retire(s);
         if (busy != thread_self())
             s->state = SUBSCRIBER_FREE;

@@ -37,7 +37,7 @@ struct subscriber {
 
     /* Only with `lock` held: */
     struct lock lock __attribute__((aligned(64)));
-    _Atomic uint32_t state; /* read by subscribe without it: relaxed */
+    _Atomic uint32_t state; /* subscribe and the drainer read it without */
     uint32_t flags;
     uint32_t first, last;  /* backlog, oldest first: taken and not done with */
     uint32_t cursor;       /* last record that this round has passed */
@@ -83,7 +83,8 @@ int subscriber_lock(lapse_handle h, struct subscriber **out);
  * dropped in here; the module may be unloaded by this. */
 void subscriber_finish(struct subscriber *s);
 
-/* The forked child, alone, with all locks held. */
-void subscriber_fork_child(struct subscriber *s);
+/* The forked child, alone, with all locks held. Broken: another thread was
+ * changing it. */
+void subscriber_fork_child(struct subscriber *s, bool broken);
 
 #endif

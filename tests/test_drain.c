@@ -3,10 +3,13 @@
 #include "shim/drain.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
 
+#include "shim/release.h"
+#include "shim/wake.h"
 #include "tests/unit.h"
 
 TestSuite(drain, .init = unit_start);
@@ -283,6 +286,63 @@ Test(drain, a_slow_callback_holds_up_no_other)
     cr_assert_eq(failures, 0);
 }
 
+static void note_closed(const struct lapse_event *event, void *closed)
+{
+    *(_Atomic int *)closed += !(event->flags & LAPSE_EVENT_OPEN);
+}
+
+/* It came when the drainer had looked there, and was busy elsewhere. */
+Test(drain, what_sync_told_open_is_told_closed)
+{
+    static _Atomic int closed;
+    lapse_handle h =
+        unit_subscribe(LAPSE_CALLBACK, 0, note_closed, &closed);
+    lapse_handle next = unit_subscribe(LAPSE_CALLBACK, 0, slow, NULL);
+    struct unit_opener o;
+
+    sem_init(&entered, 0, 0);
+    sem_init(&leave, 0, 0);
+    lapse_watch(h, unit_at(0), 1);
+    lapse_watch(next, unit_at(9), 1);
+    lapse_publish(unit_at(9), 1);
+    sem_wait(&entered);
+    unit_open(&o, unit_at(0), 1);
+    cr_assert_eq(lapse_sync(h), 0);
+    cr_assert_eq(closed, 0);
+    sem_post(&leave);
+    sem_post(&leave); /* if it was told OPEN first */
+    unit_sleep_ms(50);
+    unit_close(&o);
+    cr_assert_eq(unit_await(&closed, 1), 1, "the drainer slept");
+}
+
+static double cpu_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* Who unsubscribes is stopped in the middle, see retire(). */
+Test(drain, sleeps_while_somebody_unsubscribes)
+{
+    lapse_handle h = unit_subscribe(LAPSE_CALLBACK, 0, count, NULL);
+    struct subscriber *s = &lapse_subscribers.one[h.index];
+    double before;
+
+    lock_take(&s->lock);
+    atomic_fetch_and(&lapse_live, ~((uint64_t)1 << h.index));
+    wake_drainer();
+    unit_sleep_ms(10);
+    before = cpu_ms();
+    unit_sleep_ms(100);
+    cr_expect_lt(cpu_ms() - before, 10, "the drainer spins");
+    atomic_fetch_or(&lapse_live, (uint64_t)1 << h.index);
+    lock_drop(&s->lock);
+    lapse_unsubscribe(h);
+}
+
 static void note_thread(const struct lapse_event *event, void *arg)
 {
     sigset_t blocked;
@@ -343,6 +403,31 @@ Test(drain, the_drainer_leaves)
         lapse_unsubscribe(h);
         cr_expect_eq(threads_within(before), before, "round %d: lingers", i);
     }
+}
+
+static _Atomic int made, made_locked;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                   void *(*start)(void *), void *arg)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                       void *);
+
+    if (!real)
+        real = (typeof(real))dlsym(RTLD_NEXT, "pthread_create");
+    made++;
+    made_locked += lock_mine(&lapse_subscribers.registry);
+    return real(thread, attr, start, arg);
+}
+
+/* It allocates, and a fork that waits for ours may hold an allocator's lock. */
+Test(drain, the_drainer_is_made_with_no_lock_held)
+{
+    int before = made;
+
+    unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, count, NULL);
+    cr_assert_eq(made, before + 1);
+    cr_assert_eq(made_locked, 0);
 }
 
 static void only_overflow(const struct lapse_event *event, void *arg)

@@ -133,8 +133,8 @@ static void *hold_it(void *barrier)
     return barrier;
 }
 
-/* What a child of fork() in a child that was made by hand says, and its exit
- * status: 1 for all that is refused there, 0 for what can be used. */
+/* In a child of fork() in a child that was made by hand: what the end of this
+ * subscription says there, and 1 if another one cannot be had. */
 static int grandchild_says(lapse_handle h)
 {
     struct lapse_subscription how = {.size = sizeof(how)};
@@ -147,8 +147,7 @@ static int grandchild_says(lapse_handle h)
         pid = fork();
         if (!pid) {
             alarm(5);
-            _exit(lapse_subscribe(&how, &other) == -ECHILD &&
-                  lapse_unsubscribe(h) == -ECHILD);
+            _exit(lapse_subscribe(&how, &other) ? 1 : -lapse_unsubscribe(h));
         }
         _exit(waitpid(pid, &status, 0) == pid && WIFEXITED(status)
                   ? WEXITSTATUS(status)
@@ -162,7 +161,7 @@ static int grandchild_says(lapse_handle h)
 /* A lock that nobody gives back there holds nobody up. */
 Test(fork, goes_on_in_a_child_that_was_made_by_hand)
 {
-    lapse_handle h = unit_poller(0);
+    lapse_handle h = unit_poller(LAPSE_FORK_KEEP);
     pthread_barrier_t barrier;
     pthread_t thread;
 
@@ -171,7 +170,7 @@ Test(fork, goes_on_in_a_child_that_was_made_by_hand)
     held = &lapse_subscribers.one[h.index].lock;
     pthread_create(&thread, NULL, hold_it, &barrier);
     pthread_barrier_wait(&barrier);
-    cr_expect_eq(grandchild_says(h), 1);
+    cr_expect_eq(grandchild_says(h), ESTALE);
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
 }
@@ -248,6 +247,62 @@ Test(fork, ends_the_overflow_of_what_others_had_open)
     expect_child(pid);
     cr_assert(lapse_pending(h));
     unit_close(&o);
+}
+
+static pthread_barrier_t all_ready;
+
+/* As a signal handler that interrupted who holds that lock. */
+static void *fork_as_owner(void *handles)
+{
+    lapse_handle *h = handles;
+    struct lock *own = &lapse_subscribers.one[h[0].index].lock;
+    struct lapse_event e[2];
+    pid_t pid;
+    int other;
+
+    lock_take(own);
+    pthread_barrier_wait(&all_ready);
+    pid = forked();
+    lock_drop(own);
+    if (!pid) {
+        other = lapse_poll(h[1], e, 2);
+        IN_CHILD(lapse_poll(h[0], e, 2) == 0);
+        IN_CHILD(other == 0 || other == -ESTALE);
+        h[1] = unit_poller(LAPSE_ALL);
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(idle_after_one(h[0], e) && idle_after_one(h[1], e));
+        _exit(0);
+    }
+    expect_child(pid);
+    return NULL;
+}
+
+/* Each has what another one wants. */
+Test(fork, hangs_not_where_owners_fork, .timeout = 20)
+{
+    lapse_handle first[2], second[2];
+    struct lapse_event e[2];
+    pthread_t t[2];
+
+    first[0] = second[1] = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    second[0] = first[1] = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    pthread_barrier_init(&all_ready, NULL, 3);
+    for (int i = 0; i < 10; i++) {
+        pid_t pid;
+
+        pthread_create(&t[0], NULL, fork_as_owner, first);
+        pthread_create(&t[1], NULL, fork_as_owner, second);
+        pthread_barrier_wait(&all_ready);
+        pid = forked();
+        if (!pid) {
+            IN_CHILD(lapse_poll(first[0], e, 2) == 0);
+            IN_CHILD(lapse_poll(second[0], e, 2) == 0);
+            _exit(0);
+        }
+        expect_child(pid);
+        pthread_join(t[0], NULL);
+        pthread_join(t[1], NULL);
+    }
 }
 
 /* A release of the forking thread itself goes on in the child. */
