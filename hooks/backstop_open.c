@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -94,12 +95,24 @@ void backstop_cover(enum backstop_extent extent)
         {REFUSED, REFUSED},
         {NO_THREAD, NO_THREAD},
     };
-    enum lapse_mechanism how =
-        extent >= BACKSTOP_REFUSED ? LAPSE_UNCOVERED : LAPSE_KERNEL;
+    static _Atomic uint32_t least;
+    uint32_t seen = atomic_load_explicit(&least, memory_order_seq_cst);
+    enum lapse_mechanism how;
 
-    coverage_set("inline system calls", "any code but libc and ld.so", how,
-                 left[extent][0]);
-    coverage_set("io_uring", "the kernel", how, left[extent][1]);
+    while (seen < extent && !atomic_compare_exchange_weak_explicit(
+                                &least, &seen, extent, memory_order_seq_cst,
+                                memory_order_seq_cst))
+        ;
+    /* Who finds only now that a mapping could not be registered, as all was
+     * refused meanwhile, must not leave the rows saying less than that. */
+    do {
+        seen = atomic_load_explicit(&least, memory_order_seq_cst);
+        how = seen >= BACKSTOP_REFUSED ? LAPSE_UNCOVERED : LAPSE_KERNEL;
+        coverage_set("inline system calls", "any code but libc and ld.so", how,
+                     left[seen][0]);
+        coverage_set("io_uring", "the kernel", how, left[seen][1]);
+        atomic_thread_fence(memory_order_seq_cst);
+    } while (seen != atomic_load_explicit(&least, memory_order_seq_cst));
 }
 
 uint64_t backstop_mappings_max(void)

@@ -21,7 +21,8 @@ enum backstop_extent {
     BACKSTOP_REFUSED,
     BACKSTOP_NO_THREAD
 };
-/* Into the coverage table. Any thread, never a hook. */
+/* Into the coverage table, which never says more again. Any thread, never a
+ * hook. */
 void backstop_cover(enum backstop_extent extent);
 
 #endif

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hooks/backstop_open.h"
+
 #define MAX_ROWS 64
 
 static struct lapse_coverage rows[MAX_ROWS];
@@ -116,4 +118,20 @@ Test(coverage, is_complete_without_what_has_no_site)
     cr_assert(coverage_none(), "what is absent is not seen");
     coverage_set("brk", COVERAGE_LIBC, LAPSE_UNCOVERED, "for a reason");
     cr_assert_str_eq(coverage_gap()->detail, "for a reason");
+}
+
+/* A registration may fail because all was refused meanwhile. */
+Test(coverage, what_the_kernel_refused_is_never_called_seen_again)
+{
+    const char *where = "any code but libc and ld.so";
+
+    backstop_cover(BACKSTOP_WORKS);
+    cr_assert_eq(rows[find("inline system calls", where)].mechanism,
+                 LAPSE_KERNEL);
+    backstop_cover(BACKSTOP_REFUSED);
+    backstop_cover(BACKSTOP_PARTLY);
+    cr_assert_eq(rows[find("inline system calls", where)].mechanism,
+                 LAPSE_UNCOVERED);
+    cr_assert_eq(rows[find("io_uring", "the kernel")].mechanism,
+                 LAPSE_UNCOVERED);
 }

@@ -42,8 +42,8 @@ endif
 $(HOOKNOUN:%=$(BUILD)/tests/test_%): $(BUILD)/tests/test_%: \
     $(BUILD)/tests/test_%.o $(call objects,tests/fake_hooks shim/log \
     $(addprefix hooks/,site site_file place window patch arch_x86_64 module \
-    coverage patched namespace entry_x86_64 relocate arch_x86_64_relocate \
-    detour_x86_64)) $(ZYOBJ)
+    coverage backstop_open patched namespace entry_x86_64 relocate \
+    arch_x86_64_relocate detour_x86_64)) $(ZYOBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) -pthread $(SANFLAGS) -o $@ $^ $(LCRITERION) -ldl
 
