@@ -7,12 +7,13 @@
  *  F1 Such a one waits for locks in another order than the rest. So whoever
  *     else forks does not wait for his while holding what he wants, but gives
  *     all back until that fork is done.
- *  F2 Where this does not help, as two of them want each other's, it goes
- *     without after PATIENCE_MS, or LONG_PATIENCE_MS if it is the only one
- *     (who subscribes waits for a lock with another held, too). So it does at
- *     once in a child that is one already, but not by fork() (fork.h): its
- *     owner is not there. What another thread was changing then is forgotten in
- *     the child, where its handle is stale.
+ *  F2 Nobody waits for ever: an owner may be stopped for good, or be one that
+ *     subscribes and waits for libc's locks, which fork holds. Who forks goes
+ *     without after PLAIN_MS; one as in F1 after OWNER_MS, or after OWNERS_MS
+ *     where there are more of them, who may want each other's; and at once in a
+ *     child that is one already, but not by fork() (fork.h): the owner is not
+ *     there. What another thread was changing then is forgotten in the child,
+ *     where its handle is stale.
  * Signals are blocked meanwhile, in what is libc's alone: a handler that forks
  * there would give back what was taken. But not those of faults, which libc's
  * memory may be made to have. Hooks of other threads are cut off anywhere: see
@@ -38,8 +39,9 @@
 #include "trace.h"
 #include "watchdog.h"
 
-#define PATIENCE_MS 50
-#define LONG_PATIENCE_MS (20 * PATIENCE_MS)
+#define PLAIN_MS 5000
+#define OWNER_MS 1000
+#define OWNERS_MS 50
 #define BIT(signal) ((uint64_t)1 << ((signal) - 1))
 #define FAULTS                                                                 \
     (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) |   \
@@ -51,7 +53,7 @@ static _Atomic uint32_t urgent; /* forks as in F1: a futex */
 /* Of a fork that is under way in this thread. */
 static __thread struct {
     uint64_t took, mask;
-    bool took_registry, urgent, raw, masked;
+    bool took_registry, urgent, masked;
 } hold __attribute__((tls_model("initial-exec")));
 
 _Atomic uint32_t *_Atomic lapse_fork_mark;
@@ -107,23 +109,22 @@ static bool take(struct lock *l, bool *took, int *patience)
 
         if (!hold.urgent && n)
             return false;
-        if (hold.urgent && *patience <= 0)
+        if (*patience <= 0)
             return true; /* F2 */
         if (lock_wait(l, &tick) == -ETIMEDOUT)
-            *patience -= n > 1 ? LONG_PATIENCE_MS / PATIENCE_MS : 1;
+            *patience -= n > 1 ? OWNER_MS / OWNERS_MS : 1;
     }
     return true;
 }
 
-static bool take_all(void)
+static bool take_all(int *patience)
 {
-    int patience = hold.raw ? 0 : LONG_PATIENCE_MS;
     bool good, took;
 
     hold.took = 0;
-    good = take(&lapse_subscribers.registry, &hold.took_registry, &patience);
+    good = take(&lapse_subscribers.registry, &hold.took_registry, patience);
     for (unsigned i = 0; good && i < SUBSCRIBERS_MAX; i++) {
-        good = take(&lapse_subscribers.one[i].lock, &took, &patience);
+        good = take(&lapse_subscribers.one[i].lock, &took, patience);
         hold.took |= (uint64_t)took << i;
     }
     return good;
@@ -138,24 +139,47 @@ static void drop_all(void)
         lock_drop(&lapse_subscribers.registry);
 }
 
+/* F1 until those forks are done, or this one is to be like them. */
+static void wait_for_owners(int *patience)
+{
+    uint32_t others;
+
+    while ((others = atomic_load_explicit(&urgent, memory_order_relaxed)) &&
+           *patience > 0)
+        if (sys(SYS_futex, &urgent, FUTEX_WAIT_PRIVATE, others, &tick) ==
+            -ETIMEDOUT)
+            --*patience;
+}
+
+/* relaxed, like all of it: it orders nothing but who waits */
+static void be_urgent(void)
+{
+    hold.urgent = true;
+    atomic_fetch_add_explicit(&urgent, 1, memory_order_relaxed);
+}
+
 static void before(void)
 {
     static const uint64_t block = ~FAULTS;
-    uint32_t others;
+    int patience = PLAIN_MS;
 
     /* Where nobody subscribed nothing is lost, and a sandbox may not let it. */
     hold.masked = atomic_load_explicit(&lapse_fork_mark, memory_order_relaxed);
     if (hold.masked)
         sys(SYS_rt_sigprocmask, SIG_BLOCK, &block, &hold.mask, sizeof(block));
-    hold.raw = fork_was_raw();
-    hold.urgent = hold.raw || owns_any();
-    /* relaxed, like all of it: it orders nothing but who waits */
-    if (hold.urgent)
-        atomic_fetch_add_explicit(&urgent, 1, memory_order_relaxed);
-    while (!take_all()) {
+    hold.urgent = false;
+    if (fork_was_raw()) {
+        be_urgent();
+        patience = 0;
+    } else if (owns_any()) {
+        be_urgent();
+        patience = OWNER_MS;
+    }
+    while (!take_all(&patience)) {
         drop_all();
-        while ((others = atomic_load_explicit(&urgent, memory_order_relaxed)))
-            sys(SYS_futex, &urgent, FUTEX_WAIT_PRIVATE, others, &tick);
+        wait_for_owners(&patience);
+        if (patience <= 0)
+            be_urgent();
     }
 }
 

@@ -249,6 +249,34 @@ Test(fork, ends_the_overflow_of_what_others_had_open)
     unit_close(&o);
 }
 
+/* By a thread that is stopped, or waits for what fork holds. */
+Test(fork, goes_on_where_a_lock_is_never_given_back, .timeout = 30)
+{
+    lapse_handle stuck = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    lapse_handle h = unit_poller(LAPSE_ALL | LAPSE_FORK_KEEP);
+    struct lapse_event e[2];
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    pid_t pid;
+
+    pthread_barrier_init(&barrier, NULL, 2);
+    held = &lapse_subscribers.one[stuck.index].lock;
+    pthread_create(&thread, NULL, hold_it, &barrier);
+    pthread_barrier_wait(&barrier);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(lapse_poll(stuck, e, 2) == -ESTALE);
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(idle_after_one(h, e));
+        _exit(0);
+    }
+    expect_child(pid);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    lapse_publish(unit_at(0), 1);
+    cr_assert_eq(lapse_poll(stuck, e, 2), 1, "the parent's is as it was");
+}
+
 static pthread_barrier_t all_ready;
 
 /* As a signal handler that interrupted who holds that lock. */
