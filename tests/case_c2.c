@@ -14,6 +14,7 @@
 #define RW (PROT_READ | PROT_WRITE)
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 #define LEN (8 * PAGE) /* what is registered */
+#define HUGE (2ul << 20)
 
 static int odd, whole; /* segments: 3 pages less some bytes; 8 pages */
 
@@ -89,7 +90,7 @@ static struct span detach_without_descriptors(char *p)
     return (struct span){p, 0};
 }
 
-static char *prepare(bool segment)
+static char *map(bool segment)
 {
     char *p =
         segment ? shmat(whole, NULL, 0) : mmap(NULL, 4 * LEN, RW, ANON, -1, 0);
@@ -97,6 +98,22 @@ static char *prepare(bool segment)
     need(p != (char *)-1, "memory");
     if (!segment)
         munmap(p + LEN, 3 * LEN);
+    return p;
+}
+
+/* A segment that is attached where a huge page may begin may be of huge pages:
+ * more is told then. */
+static bool is_huge_place(char *p)
+{
+    return (uintptr_t)p % HUGE == 0 || (uintptr_t)(p + 2 * PAGE) % HUGE == 0;
+}
+
+static char *prepare(bool segment)
+{
+    char *p = map(segment);
+
+    if (is_huge_place(p))
+        p = map(segment);
     memset(p, 'o', LEN);
     return p;
 }
