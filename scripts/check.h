@@ -17,6 +17,7 @@
 enum {
     CHECK_PAGES = 8, /* watched */
     CHECK_BYTES = CHECK_PAGES * PAGE_BYTES,
+    HUGE_BYTES = 2 << 20,
     CHECK_TEXT = 160
 };
 

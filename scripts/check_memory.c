@@ -14,9 +14,13 @@ enum { BOTH = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
 /* Linux 6.13 and later; Debian 12's headers do not name them. */
 enum { ADVICE_GUARD_INSTALL = 102, ADVICE_GUARD_REMOVE = 103 };
 
+/* Not where a huge page may begin: where a segment is attached over it that may
+ * be of those, more is told. */
 bool anonymous_setup(struct scene *s)
 {
     s->addr = mmap(NULL, CHECK_BYTES, BOTH, ANON, -1, 0);
+    if ((uintptr_t)page_of(s, 2) % HUGE_BYTES == 0)
+        s->addr = mmap(NULL, CHECK_BYTES, BOTH, ANON, -1, 0);
     release_names(s, page_of(s, 2), MIDDLE);
     return done(s, s->addr != MAP_FAILED, "mmap");
 }
