@@ -21,7 +21,7 @@
 #define HELD_TICK_NS 1000000
 
 static _Atomic uintptr_t drainer; /* its thread pointer, 0 = none */
-static _Atomic uint32_t revive;   /* the parent had one */
+static _Atomic uint32_t revive;   /* one is wanted, and there is none */
 
 /* Does this thread run a callback now? */
 static bool in_callback(void)
@@ -264,19 +264,17 @@ int drainer_start(void)
         return 0;
     if (!lapse_thread_start(&thread, NULL))
         return 0;
-    /* Others may have relied on this one: the next call tries again. */
-    if (callbacks() > 1)
-        atomic_store_explicit(&revive, 1, memory_order_relaxed);
     atomic_store_explicit(&drainer, 0, memory_order_relaxed);
+    /* Others may have relied on this one: the next call tries again. */
+    atomic_store_explicit(&revive, 1, memory_order_relaxed);
     return -EAGAIN;
 }
 
 void drainer_fork_child(void)
 {
     atomic_store_explicit(&lapse_drainer_asleep, 0, memory_order_relaxed);
-    if (!atomic_load_explicit(&drainer, memory_order_relaxed))
-        return;
     atomic_store_explicit(&drainer, 0, memory_order_relaxed);
+    /* also of who had subscribed, and was about to make one */
     atomic_store_explicit(&revive, callbacks() > 0, memory_order_relaxed);
 }
 
@@ -284,8 +282,9 @@ void drainer_revive(void)
 {
     /* relaxed: set while there was one thread, or by who could not start it */
     if (atomic_load_explicit(&revive, memory_order_relaxed) &&
-        !drainer_start())
-        atomic_store_explicit(&revive, 0, memory_order_relaxed);
+        atomic_exchange_explicit(&revive, 0, memory_order_relaxed) &&
+        callbacks())
+        drainer_start();
 }
 
 static int sync(lapse_handle h)

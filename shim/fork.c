@@ -56,6 +56,7 @@ static __thread struct {
     bool took_registry, urgent, masked;
 } hold __attribute__((tls_model("initial-exec")));
 
+__thread uint32_t lock_waits __attribute__((tls_model("initial-exec")));
 _Atomic uint32_t *_Atomic lapse_fork_mark;
 
 static void set_mark(void)
@@ -163,11 +164,12 @@ static void before(void)
     static const uint64_t block = ~FAULTS;
     int patience = PLAIN_MS;
 
-    /* Where nobody subscribed nothing is lost, and a sandbox may not let it. */
-    hold.masked = atomic_load_explicit(&lapse_fork_mark, memory_order_relaxed);
-    if (hold.masked)
-        sys(SYS_rt_sigprocmask, SIG_BLOCK, &block, &hold.mask, sizeof(block));
-    hold.urgent = false;
+    /* Where nobody subscribed nothing is lost, and a sandbox may not let us
+     * block signals: so nothing is taken, either. */
+    if (!atomic_load_explicit(&lapse_fork_mark, memory_order_relaxed))
+        return;
+    sys(SYS_rt_sigprocmask, SIG_BLOCK, &block, &hold.mask, sizeof(block));
+    hold.masked = true;
     if (fork_was_raw()) {
         be_urgent();
         patience = 0;
@@ -183,41 +185,61 @@ static void before(void)
     }
 }
 
+/* Nothing is to be given back twice: the next fork may take nothing. */
 static void give_back(void)
 {
+    bool masked = hold.masked;
+
     drop_all();
     if (hold.urgent)
         atomic_fetch_sub_explicit(&urgent, 1, memory_order_relaxed);
-    if (hold.masked)
+    hold.took = 0;
+    hold.took_registry = hold.urgent = hold.masked = false;
+    if (masked) /* a handler that forks may come from here on */
         sys(SYS_rt_sigprocmask, SIG_SETMASK, &hold.mask, 0,
             sizeof(hold.mask));
 }
 
-/* F2, in the child: whose lock this is. Says whether another thread had it. */
+/* F2, in the child: whose lock this is. Says whether another thread had it.
+ * Waiters are never too few: who waits here is to be woken. */
 static bool seize(struct lock *l)
 {
     bool others = !lock_mine(l);
 
     if (others)
         atomic_store_explicit(&l->owner, thread_self(), memory_order_relaxed);
-    atomic_store_explicit(&l->waiters, 0, memory_order_relaxed);
+    atomic_store_explicit(&l->waiters, lock_waits, memory_order_relaxed);
     return others;
+}
+
+/* What of a subscription is in the child. */
+static enum subscriber_found found(struct subscriber *s, bool subscribing)
+{
+    uint64_t bit = (uint64_t)1 << (s - lapse_subscribers.one);
+    bool others = seize(&s->lock);
+
+    if (others || (hold.took & bit)) {
+        hold.took |= bit;
+        return others ? FOUND_BROKEN : FOUND_WHOLE;
+    }
+    return subscribing ? FOUND_BEGUN : FOUND_IN_USE;
 }
 
 static void in_child(void)
 {
+    bool subscribing;
+
     trace_fork_child(); /* until set_mark() no trace is written */
     set_mark();
     report_fork_child();
     thread_fork_child();
     hold.took_registry |= seize(&lapse_subscribers.registry);
+    subscribing = !hold.took_registry;
     in_flight_fork_child();
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
         struct subscriber *s = &lapse_subscribers.one[i];
-        bool others = seize(&s->lock);
 
-        hold.took |= (uint64_t)others << i;
-        subscriber_fork_child(s, others);
+        subscriber_fork_child(s, found(s, subscribing));
     }
     drainer_fork_child();
     watchdog_fork_child();

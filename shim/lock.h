@@ -56,6 +56,11 @@ static inline _Bool lock_mine(struct lock *l)
            thread_self();
 }
 
+/* How many waits this thread is in: more than one if a handler interrupted it.
+ * In a forked child nobody else waits. */
+extern __thread uint32_t lock_waits
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 /* Sleep until somebody drops it, or so long; not if it is free. Returns what
  * futex() says. */
 static inline long lock_wait(struct lock *l, const struct timespec *limit)
@@ -63,6 +68,8 @@ static inline long lock_wait(struct lock *l, const struct timespec *limit)
     uintptr_t seen = atomic_load_explicit(&l->owner, memory_order_relaxed);
     long err = 0;
 
+    lock_waits++;
+    atomic_signal_fence(memory_order_seq_cst); /* a handler may fork */
     /* seq_cst L3: ordered against L4, or a waiter could sleep unseen */
     atomic_fetch_add_explicit(&l->waiters, 1, memory_order_seq_cst);
     if (seen &&
@@ -70,6 +77,8 @@ static inline long lock_wait(struct lock *l, const struct timespec *limit)
         err = sys(SYS_futex, &l->owner, FUTEX_WAIT_PRIVATE, (uint32_t)seen,
                   limit);
     atomic_fetch_sub_explicit(&l->waiters, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    lock_waits--;
     return err;
 }
 

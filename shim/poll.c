@@ -283,7 +283,7 @@ void poll_rebuild(struct subscriber *s)
     pool_rebuild(&s->pool);
 }
 
-void poll_fork_child(struct subscriber *s)
+void poll_drop_fd(struct subscriber *s)
 {
     int fd = atomic_exchange_explicit(&s->fd, -1, memory_order_relaxed);
 
@@ -291,6 +291,11 @@ void poll_fork_child(struct subscriber *s)
     if (fd_is_ours(fd))
         sys(SYS_close, fd);
     atomic_store_explicit(&s->fd_armed, 0, memory_order_relaxed);
+}
+
+void poll_fork_child(struct subscriber *s)
+{
+    poll_drop_fd(s);
     poll_take(s);
     if (s->overflow)
         queue_mark(&s->queue, QUEUE_HELD, 0);

@@ -24,9 +24,10 @@ void poll_take(struct subscriber *s);
 /* Begin a round, whatever became of the last. */
 void poll_rewind(struct subscriber *s);
 
-/* The forked child, alone: make the pool whole again; and what else is to do
- * for one that lives on. */
+/* The forked child, alone: make the pool whole again; it has no descriptor; and
+ * what else is to do for one that lives on. */
 void poll_rebuild(struct subscriber *s);
+void poll_drop_fd(struct subscriber *s);
 void poll_fork_child(struct subscriber *s);
 
 #endif

@@ -81,6 +81,66 @@ static int check_how(const struct lapse_subscription *how)
     return 0;
 }
 
+/* Nobody sees it any more: what is queued goes back, its handle is stale. */
+static void hide(struct subscriber *s)
+{
+    uint32_t generation = subscriber_generation(s) + 1, index;
+    uint64_t word;
+
+    if (!generation)
+        generation = 1;
+    /* seq_cst N2: see call_inline */
+    atomic_fetch_and_explicit(&lapse_live,
+                              ~((uint64_t)1 << (s - lapse_subscribers.one)),
+                              memory_order_seq_cst);
+    word = atomic_exchange_explicit(&s->queue.word, queue_idle(generation),
+                                    memory_order_seq_cst);
+    for (index = (uint32_t)(word & QUEUE_INDEX); index;) {
+        struct record *r = pool_at(&s->pool, index);
+
+        index = atomic_load_explicit(&r->next, memory_order_relaxed);
+        pool_give(&s->pool, r);
+    }
+}
+
+/* And all that it has. */
+static void retire(struct subscriber *s)
+{
+    uint32_t index;
+    uintptr_t low = atomic_load_explicit(&s->filter.low, memory_order_relaxed);
+    uintptr_t high =
+        atomic_load_explicit(&s->filter.high, memory_order_relaxed);
+    int fd = atomic_exchange_explicit(&s->fd, -1, memory_order_relaxed);
+
+    trace_tell(TRACE_NO_SLOT, TRACE_UNWATCH, 0, s,
+               &(struct lapse_event){.len = SIZE_MAX}); /* it is over */
+    hide(s);
+    for (index = s->first; index;) {
+        struct record *r = pool_at(&s->pool, index);
+
+        index = atomic_load_explicit(&r->next, memory_order_relaxed);
+        pool_give(&s->pool, r);
+    }
+    s->first = s->last = s->cursor = 0;
+    filter_clear(&s->filter);
+    if (lapse_backstop && high)
+        lapse_backstop->unwatch(low, high);
+    s->state = SUBSCRIBER_LEAVING;
+    if (fd_is_ours(fd))
+        sys(SYS_close, fd);
+}
+
+/* May it be used? With its lock held. */
+static bool is_over(struct subscriber *s)
+{
+    if (s->cut && !atomic_load_explicit(&s->deliverer, memory_order_relaxed)) {
+        s->cut = false;
+        retire(s);
+        s->state = SUBSCRIBER_FREE;
+    }
+    return s->state == SUBSCRIBER_FREE;
+}
+
 /* One whose lock is free, if it can be: who just unsubscribed may stand still
  * before dropping it, and we hold the registry. */
 static struct subscriber *free_one(void)
@@ -89,15 +149,19 @@ static struct subscriber *free_one(void)
 
     for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++) {
         struct subscriber *s = &lapse_subscribers.one[i];
+        uint32_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
+        bool over;
 
-        if (atomic_load_explicit(&s->state, memory_order_relaxed) !=
-            SUBSCRIBER_FREE)
+        if (state == SUBSCRIBER_LIVE)
             continue;
         if (lock_try(&s->lock)) {
+            over = is_over(s);
             lock_drop(&s->lock);
-            return s;
+            if (over)
+                return s;
+        } else if (state == SUBSCRIBER_FREE) {
+            busy = s;
         }
-        busy = s;
     }
     return busy;
 }
@@ -196,48 +260,6 @@ out:
     return err;
 }
 
-/* Nobody sees it any more: its records go back, its handle is stale. */
-static void retire(struct subscriber *s)
-{
-    uint32_t generation = subscriber_generation(s) + 1, index;
-    uint64_t word, idle;
-    uintptr_t low = atomic_load_explicit(&s->filter.low, memory_order_relaxed);
-    uintptr_t high =
-        atomic_load_explicit(&s->filter.high, memory_order_relaxed);
-    int fd = atomic_exchange_explicit(&s->fd, -1, memory_order_relaxed);
-
-    if (!generation)
-        generation = 1;
-    trace_tell(TRACE_NO_SLOT, TRACE_UNWATCH, 0, s,
-               &(struct lapse_event){.len = SIZE_MAX}); /* it is over */
-    idle = queue_idle(generation);
-    /* seq_cst N2: see call_inline */
-    atomic_fetch_and_explicit(&lapse_live,
-                              ~((uint64_t)1 << (s - lapse_subscribers.one)),
-                              memory_order_seq_cst);
-    word = atomic_exchange_explicit(&s->queue.word, idle,
-                                    memory_order_seq_cst);
-    for (index = (uint32_t)(word & QUEUE_INDEX); index;) {
-        struct record *r = pool_at(&s->pool, index);
-
-        index = atomic_load_explicit(&r->next, memory_order_relaxed);
-        pool_give(&s->pool, r);
-    }
-    for (index = s->first; index;) {
-        struct record *r = pool_at(&s->pool, index);
-
-        index = atomic_load_explicit(&r->next, memory_order_relaxed);
-        pool_give(&s->pool, r);
-    }
-    s->first = s->last = s->cursor = 0;
-    filter_clear(&s->filter);
-    if (lapse_backstop && high)
-        lapse_backstop->unwatch(low, high);
-    s->state = SUBSCRIBER_LEAVING;
-    if (fd_is_ours(fd))
-        sys(SYS_close, fd);
-}
-
 /* Wait until no hook of another thread runs an INLINE handler of it. */
 static void wait_inline(unsigned index)
 {
@@ -264,6 +286,9 @@ void subscriber_finish(struct subscriber *s)
 {
     void *module = s->module;
 
+    if (s->cut)
+        retire(s);
+    s->cut = false;
     s->module = NULL;
     s->state = SUBSCRIBER_FREE;
     atomic_store_explicit(&s->callback, NULL, memory_order_release);
@@ -324,17 +349,38 @@ static void forget(struct subscriber *s)
     s->first = s->last = s->cursor = 0;
     queue_take(&s->queue, 0, 0);
     atomic_store_explicit(&s->filter.root, NULL, memory_order_relaxed);
+    /* nor is anything being removed from it: odd was "it may be watched" */
+    atomic_store_explicit(&s->filter.removing, 0, memory_order_relaxed);
     poll_rebuild(s);
 }
 
-void subscriber_fork_child(struct subscriber *s, bool broken)
+/* Not to be touched but by what hooks may do. */
+static void fork_child_in_use(struct subscriber *s, bool lost)
+{
+    poll_drop_fd(s);
+    if (lost)
+        release_overflow((uint64_t)1 << (s - lapse_subscribers.one));
+    if (s->flags & LAPSE_FORK_KEEP)
+        return;
+    hide(s);
+    s->module = NULL; /* stays loaded */
+    s->cut = true;
+    s->state = SUBSCRIBER_LEAVING;
+}
+
+void subscriber_fork_child(struct subscriber *s, enum subscriber_found how)
 {
     uintptr_t busy =
         atomic_load_explicit(&s->deliverer, memory_order_relaxed);
-    bool lost = busy && busy != thread_self();
+    bool lost = busy && busy != thread_self(), broken = how == FOUND_BROKEN;
 
-    if (lost)
+    if (lost) {
         atomic_store_explicit(&s->deliverer, 0, memory_order_relaxed);
+        /* we may be about to wait for its end: a handler forked */
+        atomic_fetch_add_explicit(&s->deliverer_turn, 1, memory_order_relaxed);
+    }
+    if (how == FOUND_BEGUN)
+        return;
     if (broken)
         forget(s);
     if (s->state == SUBSCRIBER_LEAVING && (lost || (broken && !busy))) {
@@ -344,6 +390,10 @@ void subscriber_fork_child(struct subscriber *s, bool broken)
     }
     if (s->state != SUBSCRIBER_LIVE)
         return;
+    if (how == FOUND_IN_USE) {
+        fork_child_in_use(s, lost);
+        return;
+    }
     if (broken || !(s->flags & LAPSE_FORK_KEEP)) {
         retire(s);
         if (busy != thread_self())

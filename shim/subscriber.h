@@ -48,6 +48,8 @@ struct subscriber {
     _Atomic uint32_t deliverer_turn; /* futex: changes when a turn ends */
     void *module; /* dlopen handle that holds the callback's module */
     uint32_t index; /* of the handle; for probes */
+    bool cut; /* a fork in the middle of a function of it ended it: what it has
+                 is given back when that function is over */
 };
 
 struct subscribers {
@@ -83,8 +85,13 @@ int subscriber_lock(lapse_handle h, struct subscriber **out);
  * dropped in here; the module may be unloaded by this. */
 void subscriber_finish(struct subscriber *s);
 
-/* The forked child, alone, with all locks held. Broken: another thread was
- * changing it. */
-void subscriber_fork_child(struct subscriber *s, bool broken);
+/* The forked child, alone, with all locks held. */
+enum subscriber_found {
+    FOUND_WHOLE,
+    FOUND_BROKEN, /* another thread, which is not here, was changing it */
+    FOUND_IN_USE, /* this one was, and goes on with it: a handler forked */
+    FOUND_BEGUN   /* it was in lapse_subscribe() */
+};
+void subscriber_fork_child(struct subscriber *s, enum subscriber_found how);
 
 #endif

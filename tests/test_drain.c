@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "shim/release.h"
 #include "shim/wake.h"
@@ -405,7 +407,7 @@ Test(drain, the_drainer_leaves)
     }
 }
 
-static _Atomic int made, made_locked;
+static _Atomic int made, made_locked, refused;
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                    void *(*start)(void *), void *arg)
@@ -417,6 +419,10 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
         real = (typeof(real))dlsym(RTLD_NEXT, "pthread_create");
     made++;
     made_locked += lock_mine(&lapse_subscribers.registry);
+    if (refused) {
+        drainer_revive(); /* as another thread, meanwhile */
+        return EAGAIN;
+    }
     return real(thread, attr, start, arg);
 }
 
@@ -428,6 +434,26 @@ Test(drain, the_drainer_is_made_with_no_lock_held)
     unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, count, NULL);
     cr_assert_eq(made, before + 1);
     cr_assert_eq(made_locked, 0);
+}
+
+/* In a forked child, by the next call of the API. */
+Test(drain, the_drainer_is_tried_again)
+{
+    lapse_handle h = unit_subscribe(LAPSE_CALLBACK,
+                                    LAPSE_ALL | LAPSE_FORK_KEEP, count, NULL);
+    pid_t pid = fork();
+    int status;
+
+    if (!pid) {
+        refused = 1;
+        lapse_watch(h, unit_at(0), 1);
+        refused = 0;
+        lapse_watch(h, unit_at(0), 1);
+        lapse_publish(unit_at(0), 1);
+        _exit(unit_await(&calls, 1) != 1);
+    }
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert_eq(status, 0);
 }
 
 static void only_overflow(const struct lapse_event *event, void *arg)

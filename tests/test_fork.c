@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/poll.h> /* <poll.h> would be shim/poll.h */
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "shim/lock.h"
+#include "shim/poll.h"
 #include "shim/subscriber.h"
 #include "tests/unit.h"
 
@@ -120,6 +122,44 @@ Test(fork, refuses_a_child_that_was_made_by_hand)
     }
     expect_child(pid);
     cr_assert_eq(lapse_poll(h, e, 2), 0, "the parent is as it was");
+}
+
+static bool nest;
+
+/* As a signal handler in the middle of a fork. */
+static void nested(void)
+{
+    pid_t pid;
+
+    if (!nest)
+        return;
+    nest = false;
+    pid = fork();
+    if (!pid)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+}
+
+/* Registered before ours: called when we have done our part. */
+static __attribute__((constructor)) void atfork_first(void)
+{
+    pthread_atfork(nested, NULL, NULL);
+}
+
+/* Signals are not blocked then. */
+Test(fork, leaves_no_lock_where_nobody_subscribed)
+{
+    pid_t pid;
+
+    nest = true;
+    pid = forked();
+    if (!pid)
+        _exit(!!lapse_subscribers.registry.owner);
+    expect_child(pid);
+    cr_assert(!nest);
+    cr_expect_eq(lapse_subscribers.registry.owner, 0);
+    for (unsigned i = 0; i < SUBSCRIBERS_MAX; i++)
+        cr_expect_eq(lapse_subscribers.one[i].lock.owner, 0);
 }
 
 static struct lock *held;
@@ -263,14 +303,23 @@ Test(fork, goes_on_where_a_lock_is_never_given_back, .timeout = 30)
     held = &lapse_subscribers.one[stuck.index].lock;
     pthread_create(&thread, NULL, hold_it, &barrier);
     pthread_barrier_wait(&barrier);
+    /* in the middle of lapse_unwatch() */
+    lapse_subscribers.one[stuck.index].filter.removing++;
     pid = forked();
     if (!pid) {
         IN_CHILD(lapse_poll(stuck, e, 2) == -ESTALE);
+        stuck = unit_poller(0);
+        lapse_watch(stuck, unit_at(0), 1);
+        lapse_watch(stuck, unit_at(9), 1);
+        lapse_publish(unit_at(5), 1);
+        IN_CHILD(!lapse_pending(stuck));
+        lapse_poll(h, e, 2);
         lapse_publish(unit_at(0), 1);
         IN_CHILD(idle_after_one(h, e));
         _exit(0);
     }
     expect_child(pid);
+    lapse_subscribers.one[stuck.index].filter.removing--;
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
     lapse_publish(unit_at(0), 1);
@@ -303,6 +352,56 @@ static void *fork_as_owner(void *handles)
     }
     expect_child(pid);
     return NULL;
+}
+
+/* It goes on with what it has in hand; what is over is given back after it. */
+Test(fork, ends_what_it_interrupted_when_that_is_over)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL), next;
+    struct lapse_subscription how = {.size = sizeof(how)};
+    struct subscriber *s = &lapse_subscribers.one[h.index];
+    int live = 0;
+    pid_t pid;
+
+    lapse_watch(h, unit_at(0), 1);
+    lapse_publish(unit_at(0), 1);
+    lock_take(&s->lock);
+    poll_take(s);
+    lapse_publish(unit_at(1), 1);
+    pid = forked();
+    if (!pid) {
+        IN_CHILD(s->first && s->filter.root);
+        IN_CHILD(lapse_pending(h));
+        lock_drop(&s->lock);
+        IN_CHILD(lapse_watch(h, unit_at(0), 1) == -ESTALE);
+        while (!lapse_subscribe(&how, &next))
+            live++;
+        IN_CHILD(live == SUBSCRIBERS_MAX);
+        IN_CHILD(!s->first && !s->filter.root);
+        lapse_publish(unit_at(0), 1);
+        IN_CHILD(!lapse_pending(next));
+        _exit(0);
+    }
+    lock_drop(&s->lock);
+    expect_child(pid);
+}
+
+/* Else a wait of the child is not seen, and not ended. */
+Test(fork, a_wait_goes_on_in_the_child)
+{
+    lapse_handle h = unit_poller(LAPSE_ALL);
+    struct lock *l = &lapse_subscribers.one[h.index].lock;
+    pid_t pid;
+
+    lock_waits++; /* as in lock_wait(), and a handler came */
+    l->waiters++;
+    pid = forked();
+    l->waiters--;
+    lock_waits--;
+    if (!pid)
+        _exit(l->waiters ? 1 : 0);
+    expect_child(pid);
+    cr_assert_eq(l->waiters, 0);
 }
 
 /* Each has what another one wants. */
@@ -388,6 +487,49 @@ Test(fork, revives_the_drainer_when_the_library_is_used)
     expect_child(pid);
     lapse_publish(unit_at(0), 1);
     cr_assert_eq(unit_await(&calls, 2), 2, "the parent's lives on");
+}
+
+static sem_t in_callback, end_callback;
+static pid_t from_handler = -1;
+
+static void stay(const struct lapse_event *event, void *arg)
+{
+    (void)arg;
+    if (event->flags & LAPSE_EVENT_OPEN)
+        return;
+    sem_post(&in_callback);
+    while (sem_wait(&end_callback))
+        ;
+}
+
+static void fork_in_handler(int number)
+{
+    from_handler = forked();
+    if (from_handler)
+        sem_post(&end_callback);
+    else
+        sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+}
+
+/* For a callback of a thread that the child does not have. */
+Test(fork, waits_for_no_callback_of_another_thread, .timeout = 20)
+{
+    struct sigaction act = {.sa_handler = fork_in_handler,
+                            .sa_flags = SA_RESTART};
+    lapse_handle h = unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, stay, NULL);
+    int err;
+
+    sem_init(&in_callback, 0, 0);
+    sem_init(&end_callback, 0, 0);
+    lapse_publish(unit_at(0), 1);
+    sem_wait(&in_callback);
+    sigaction(SIGALRM, &act, NULL);
+    ualarm(50000, 0);
+    err = lapse_unsubscribe(h);
+    if (!from_handler)
+        _exit(-err);
+    cr_assert_eq(err, 0);
+    expect_child(from_handler);
 }
 
 Test(fork, a_dropped_callback_makes_no_drainer)
