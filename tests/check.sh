@@ -11,7 +11,9 @@ san=${SAN:-}
 log=$build/log
 mkdir -p "$log"
 passed=0 failed=0 skipped=0
-export TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 ${TSAN_OPTIONS:-}"
+# A forked child has not joined its parent's threads.
+export TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 report_thread_leaks=0 \
+${TSAN_OPTIONS:-}"
 export ASAN_OPTIONS="detect_leaks=0 verify_asan_link_order=0 ${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="halt_on_error=1 print_stacktrace=1"
 

@@ -441,9 +441,12 @@ Test(drain, the_drainer_is_tried_again)
 {
     lapse_handle h = unit_subscribe(LAPSE_CALLBACK,
                                     LAPSE_ALL | LAPSE_FORK_KEEP, count, NULL);
-    pid_t pid = fork();
+    pid_t pid;
     int status;
 
+    if (ADDRESS_SANITIZER)
+        cr_skip("it holds a lock of its own while a thread starts, and forks");
+    pid = fork();
     if (!pid) {
         refused = 1;
         lapse_watch(h, unit_at(0), 1);

@@ -519,6 +519,8 @@ Test(fork, waits_for_no_callback_of_another_thread, .timeout = 20)
     lapse_handle h = unit_subscribe(LAPSE_CALLBACK, LAPSE_ALL, stay, NULL);
     int err;
 
+    if (THREAD_SANITIZER)
+        cr_skip("it keeps a signal back while a thread waits in our futex()");
     sem_init(&in_callback, 0, 0);
     sem_init(&end_callback, 0, 0);
     lapse_publish(unit_at(0), 1);

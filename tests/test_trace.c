@@ -20,12 +20,6 @@
 #include "tests/trace_ring.h"
 #include "tests/unit.h"
 
-#ifdef __SANITIZE_THREAD__
-#define THREAD_SANITIZER 1
-#else
-#define THREAD_SANITIZER 0
-#endif
-
 static char dir[64];
 
 static void start_with(const char *ring, const char *more)
@@ -477,9 +471,8 @@ static uint64_t ring_under(rlim_t most, const char *more)
     struct stat st;
     char name[96];
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    cr_skip("the sanitizer itself takes terabytes");
-#endif
+    if (ADDRESS_SANITIZER || THREAD_SANITIZER)
+        cr_skip("the sanitizer itself takes terabytes");
     cr_assert_eq(getrlimit(RLIMIT_AS, &old), 0);
     limit = (struct rlimit){most, old.rlim_max};
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);

@@ -15,6 +15,17 @@
 #include "shim/lapse.h"
 #include "shim/start.h"
 
+#ifdef __SANITIZE_THREAD__
+#define THREAD_SANITIZER 1
+#else
+#define THREAD_SANITIZER 0
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define ADDRESS_SANITIZER 1
+#else
+#define ADDRESS_SANITIZER 0
+#endif
+
 #define UNIT_PAGE ((size_t)4096)
 #define UNIT_RECORDS 64 /* the least there is: full soon */
 
