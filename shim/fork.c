@@ -42,10 +42,9 @@
 #define PLAIN_MS 5000
 #define OWNER_MS 1000
 #define OWNERS_MS 50
-#define BIT(signal) ((uint64_t)1 << ((signal) - 1))
 #define FAULTS                                                                 \
-    (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) |   \
-     BIT(SIGSYS))
+    (SIGNAL_BIT(SIGSEGV) | SIGNAL_BIT(SIGBUS) | SIGNAL_BIT(SIGILL) |           \
+     SIGNAL_BIT(SIGFPE) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGSYS))
 
 static const struct timespec tick = {.tv_nsec = 1000000};
 static _Atomic uint32_t urgent; /* forks as in F1: a futex */

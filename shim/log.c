@@ -120,8 +120,8 @@ bool log_is_open(void)
 
 /* Signals that a write may send to the thread that makes it, as the kernel
  * counts them: one bit each. */
-#define BIT(signal) ((uint64_t)1 << ((signal) - 1))
-#define WRITE_SIGNALS (BIT(SIGPIPE) | BIT(SIGXFSZ) | BIT(SIGTTOU))
+#define WRITE_SIGNALS                                                          \
+    (SIGNAL_BIT(SIGPIPE) | SIGNAL_BIT(SIGXFSZ) | SIGNAL_BIT(SIGTTOU))
 
 /*
  * The program must not die, stop or wait for a line of ours (G5): what a write
@@ -144,9 +144,9 @@ static void write_line(const struct line *l)
         return;
     n = sys(SYS_write, 2, l->text, l->len);
     if (n == -EPIPE)
-        sent = BIT(SIGPIPE);
+        sent = SIGNAL_BIT(SIGPIPE);
     else if (n == -EFBIG)
-        sent = BIT(SIGXFSZ);
+        sent = SIGNAL_BIT(SIGXFSZ);
     if (sent & ~pending)
         sys(SYS_rt_sigtimedwait, &sent, 0, &now, sizeof(sent));
     sys(SYS_rt_sigprocmask, SIG_SETMASK, &old, 0, sizeof(old));

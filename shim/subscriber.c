@@ -81,10 +81,21 @@ static int check_how(const struct lapse_subscription *how)
     return 0;
 }
 
+/* This record and all behind it. */
+static void give_all(struct subscriber *s, uint32_t index)
+{
+    while (index) {
+        struct record *r = pool_at(&s->pool, index);
+
+        index = atomic_load_explicit(&r->next, memory_order_relaxed);
+        pool_give(&s->pool, r);
+    }
+}
+
 /* Nobody sees it any more: what is queued goes back, its handle is stale. */
 static void hide(struct subscriber *s)
 {
-    uint32_t generation = subscriber_generation(s) + 1, index;
+    uint32_t generation = subscriber_generation(s) + 1;
     uint64_t word;
 
     if (!generation)
@@ -95,18 +106,12 @@ static void hide(struct subscriber *s)
                               memory_order_seq_cst);
     word = atomic_exchange_explicit(&s->queue.word, queue_idle(generation),
                                     memory_order_seq_cst);
-    for (index = (uint32_t)(word & QUEUE_INDEX); index;) {
-        struct record *r = pool_at(&s->pool, index);
-
-        index = atomic_load_explicit(&r->next, memory_order_relaxed);
-        pool_give(&s->pool, r);
-    }
+    give_all(s, (uint32_t)(word & QUEUE_INDEX));
 }
 
 /* And all that it has. */
 static void retire(struct subscriber *s)
 {
-    uint32_t index;
     uintptr_t low = atomic_load_explicit(&s->filter.low, memory_order_relaxed);
     uintptr_t high =
         atomic_load_explicit(&s->filter.high, memory_order_relaxed);
@@ -115,12 +120,7 @@ static void retire(struct subscriber *s)
     trace_tell(TRACE_NO_SLOT, TRACE_UNWATCH, 0, s,
                &(struct lapse_event){.len = SIZE_MAX}); /* it is over */
     hide(s);
-    for (index = s->first; index;) {
-        struct record *r = pool_at(&s->pool, index);
-
-        index = atomic_load_explicit(&r->next, memory_order_relaxed);
-        pool_give(&s->pool, r);
-    }
+    give_all(s, s->first);
     s->first = s->last = s->cursor = 0;
     filter_clear(&s->filter);
     if (lapse_backstop && high)

@@ -10,6 +10,9 @@
 #error "this processor is not supported yet: see hooks/arch.h"
 #endif
 
+/* Of the kernel's sets of signals, which are 64 bits. */
+#define SIGNAL_BIT(signal) ((uint64_t)1 << ((signal) - 1))
+
 static inline long sys_call6(long nr, long a, long b, long c, long d, long e,
                              long f)
 {
